@@ -1,15 +1,26 @@
-"""A kind of store that is declared here and that the library does not know, in every way."""
+"""Kinds of stores that are declared here and that the library does not know, in every way.
+
+`Bags` lays out its rows as it likes. `Indexed` is a key-value store with an index by value, which
+every step can write that writes rows by key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
-from mustela import Record, StreamsBuilder, TopologyTestDriver
+import pytest
+
+from mustela import Materialized, Record, Stores, StreamsBuilder, TopologyTestDriver
+from mustela.api.errors import BadOptionError
 from mustela.plan.keygroups import key_group
 from mustela.processors import ContextualProcessor
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.key_value import KeyValueStore
+from mustela.state.kinds.layout import key_row, key_rows
+from mustela.state.kinds.record_rows import RecordRows
 from mustela.state.kinds.typed import TypedStore
 from mustela.state.ordered import prefix_end
 from mustela.state.store_kind import StoreKind
@@ -64,6 +75,50 @@ CARTS = StoreBuilder(
 )
 
 
+class IndexedRows(RecordRows):
+    """Rows by record key; and for each ``02``, the row, ``00`` and the record key: empty."""
+
+    def put_many(
+        self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
+    ) -> None:
+        """Write rows, and move their keys in the index."""
+        fresh = dict(rows)
+        written: dict[bytes, bytes | None] = {}
+        for key, before in zip(fresh, self.view.getmulti(key_rows(list(fresh))), strict=True):
+            row = written[key_row(key)] = fresh[key]
+            if before is not None:
+                written[self.line(before) + key] = None
+            if row is not None:
+                written[self.line(row) + key] = b""
+        self.view.put_many(written)
+
+    def keys_of(self, row: bytes) -> list[bytes]:
+        """Return the keys that have a row."""
+        line = self.line(row)
+        found = self.view.range(line, prefix_end(line))
+        return [place[len(line) :] for place, _ in found if place.startswith(line)]
+
+    @staticmethod
+    def line(row: bytes) -> bytes:
+        """Return what a line of the index begins with."""
+        return b"\x02" + row + b"\x00"
+
+
+class Indexed(KeyValueStore[str, Any]):
+    """A key-value store that knows who has a value."""
+
+    def keys_of(self, value: Any) -> list[str]:
+        """Return the keys that have a value, in order."""
+        row = self._value.serialize(value)
+        views: Any = self._groups.all()
+        return sorted(self._key_of(key) for rows in views for key in rows.keys_of(row))
+
+
+INDEXED = StoreKind(
+    name="indexed", store=Indexed, rows=lambda view, _spec: IndexedRows(view), by_key=True
+)
+
+
 class Fill(ContextualProcessor[str, str, str, str]):
     """Puts values into a bag, takes those out that begin with a minus, and tells what is in it."""
 
@@ -74,6 +129,22 @@ class Fill(ContextualProcessor[str, str, str, str]):
         else:
             carts.add(record.key, record.value)
         self.context.forward(record.with_value(repr(carts.bag(record.key))))
+
+
+class Ask(ContextualProcessor[str, int, str, list[str]]):
+    """Tells which keys have a number, of all lanes."""
+
+    def process(self, record: Record[str, int]) -> None:
+        counts: Indexed = self.context.any_key_store("counts")
+        self.context.forward(record.with_value(counts.keys_of(record.value)))
+
+
+class Meet(ContextualProcessor[str, int, str, bool]):
+    """Tells whether the table's own lane finds the key of a change by its number."""
+
+    def process(self, record: Record[str, int]) -> None:
+        counts: Indexed = self.context.state_store("counts")
+        self.context.forward(record.with_value(record.key in counts.keys_of(record.value)))
 
 
 class Look(ContextualProcessor[str, str, str, str]):
@@ -119,6 +190,32 @@ def test_a_kind_of_ones_own_is_kept_as_the_librarys_are(run_topology: RunTopolog
     ]
 
 
+def indexed_topology() -> TopologyGraph:
+    """A count in a table with an index, which two processors ask for the keys of a count."""
+    builder = StreamsBuilder()
+    supplier = StoreSpec(name="counts", own_kind=INDEXED)
+    words = builder.stream("in", key=str, value=str).group_by_key()
+    counts = words.count(materialized=Materialized(supplier=supplier)).to_stream()
+    counts.process(Meet, stores=["counts"], name="meet").to("met", key=str, value=bool)
+    asked = builder.stream("asked", key=str, value=int)
+    asked.process(Ask, reads=["counts"], name="ask").to("told", key=str, value=list[str])
+    return builder.build()
+
+
+def test_a_step_of_the_library_writes_an_index_beside_its_rows(run_topology: RunTopology) -> None:
+    """A count that knows of no index keeps it: it writes rows as the kind wants them."""
+    sent = [
+        *(Sent("in", key, "", 1) for key in ("ann", "cid", "ann", "eve", "cid")),
+        *(Sent("asked", "who", count, 2) for count in (1, 2, 3)),
+        Sent("in", "ann", "", 3),
+        *(Sent("asked", "who", count, 4) for count in (1, 2, 3)),
+    ]
+    produced = run_topology(indexed_topology(), sent)
+    told = [["eve"], ["ann", "cid"], [], ["eve"], ["cid"], ["ann"]]
+    assert [keys for _, keys in produced["told"]] == told
+    assert [met for _, met in produced["met"]] == [True] * 6
+
+
 def test_the_driver_shows_it_and_restores_it_from_its_changelog() -> None:
     """As its own class, over all key groups; a disk that is lost is nothing to it."""
     with TopologyTestDriver(topology(), key_groups=8, lanes=3) as driver:
@@ -132,3 +229,23 @@ def test_the_driver_shows_it_and_restores_it_from_its_changelog() -> None:
         assert carts.bag("ann") == {"apple": 1, "pear": 2}
         assert carts.bag("cid") == {"fig": 1, "pear": 1}
         assert sorted(carts.all()) == [("ann", 1), ("ann", 2), ("cid", 1), ("cid", 1)]
+
+
+def test_a_copy_of_a_topic_keeps_no_index() -> None:
+    """Where the kind's rows would be left out, it is refused at the user's line."""
+    builder, supplier = StreamsBuilder(), StoreSpec(name="facts", own_kind=INDEXED)
+    with pytest.raises(BadOptionError, match="byte for byte"):
+        builder.global_table("in", key=str, value=str, materialized=Materialized(supplier=supplier))
+    store = StoreBuilder(supplier=supplier, key=StrSerde(), value=StrSerde())
+    with pytest.raises(BadOptionError, match="byte for byte"):
+        builder.add_global_store(store, "in", Fill)
+
+
+def test_a_table_is_told_what_its_kind_does_not_have() -> None:
+    """At the user's line, and not by the store alone."""
+    stream = StreamsBuilder().stream("in", key=str, value=int)
+    supplier = StoreSpec(name="facts", own_kind=INDEXED)
+    with pytest.raises(BadOptionError, match="stores of kind 'indexed' have no time to live"):
+        stream.to_table(materialized=Materialized(supplier=supplier, ttl=timedelta(1)))
+    with pytest.raises(BadOptionError, match=r"use StoreBuilder\(supplier=\.\.\."):
+        Stores.key_value_store_builder(StoreSpec(name="carts", own_kind=BAGS))

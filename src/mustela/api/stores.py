@@ -673,11 +673,14 @@ def _builder(
     at = user_origin()
     given = checked_supplier(supplier, at=at)
     if given.kind != kind and not (given.traits.by_key and kind_named(kind).by_key):
+        builder = f"the builder for {given.kind} stores"
+        if given.own_kind is not None:
+            builder = "StoreBuilder(supplier=..., key=..., value=...)"
         msg = f"{verb} cannot build store {supplier.name!r}: it is a {given.kind} store"
         raise BadOptionError(
             msg,
             at=at,
-            fix=f"use the builder for {given.kind} stores, or another supplier",
+            fix=f"use {builder}, or another supplier",
             fields={"store": supplier.name, "kind": given.kind},
         )
     return StoreBuilder(

@@ -11,7 +11,7 @@ from mustela.api.options import Consumed, options_or
 from mustela.api.processor import ProcessorSupplier
 from mustela.api.serdes import choose, choose_serde
 from mustela.api.stores import StoreBuilder
-from mustela.dsl.globalktable import row_versions_refused
+from mustela.dsl.globalktable import check_copied, row_versions_refused
 from mustela.dsl.registry import NodePlace, Registry
 from mustela.dsl.suppliers import checked_store_builder, supplied
 from mustela.errors import Origin
@@ -61,6 +61,7 @@ def add_global_store(
         told = f"with_version({built.row_versions.version})"
         raise row_versions_refused(told, "with_version()", at=at)
     spec = built.spec()
+    check_copied(spec, at=at)
     registry.check_free(spec.name, at)
     place = NodePlace(
         name=topic if said is None else check_name(said, what="step", at=at),

@@ -16,6 +16,7 @@ from mustela.dsl.registry import NodePlace, Registry
 from mustela.errors import Origin
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.row_versions import FIRST_VERSION
+from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
 
 __all__ = ["GlobalKTable", "add_global_table", "row_versions_refused"]
@@ -129,16 +130,36 @@ def row_versions_refused(said: str, options: str, *, at: Origin) -> BadOptionErr
     )
 
 
+def check_copied(store: StoreSpec | None, *, at: Origin) -> None:
+    """Refuse a store that keeps more than the records of a topic.
+
+    Raises:
+        BadOptionError: If its kind is not the library's, and has rows beside those of records.
+    """
+    if store is None or store.own_kind is None or not store.own_kind.keeps_more:
+        return
+    msg = f"a global table or store cannot be of kind {store.kind!r}"
+    raise BadOptionError(
+        msg,
+        evidence={"store": store.name},
+        at=at,
+        why="a copy holds the records of its topic, byte for byte, and no rows beside them",
+        fix="leave out the supplier, or keep the topic with table() in a store of that kind",
+        fields={"store": store.name, "kind": store.kind},
+    )
+
+
 def _refuse_what_cannot_be(
     options: Consumed[Any, Any], stored: Materialized[Any, Any], *, at: Origin
 ) -> None:
     """Refuse what a copy of a whole topic cannot be.
 
     Raises:
-        BadOptionError: If the table would be versioned, its rows had versions, or it would not
-            begin at its topic's start.
+        BadOptionError: If the table would be versioned or keep more than its topic has, its rows
+            had versions, or it would not begin at its topic's start.
     """
     supplied = None if stored.supplier is None else checked_supplier(stored.supplier, at=at)
+    check_copied(supplied, at=at)
     if supplied is not None and supplied.traits.versioned:
         msg = "GlobalTables cannot be versioned"
         raise BadOptionError(

@@ -161,6 +161,8 @@ def _ttl_ms(
         never = "a versioned store keeps versions for its history"
     elif store.max_entries is not None:
         never = "the store forgets the keys that were not used for longest"
+    elif "ttl_ms" not in store.traits.takes:
+        never = f"stores of kind {store.kind!r} have no time to live"
     if never is None:
         return ttl_ms
     raise _cannot_have(place, "ttl", options.ttl, why=never, fix=fix)

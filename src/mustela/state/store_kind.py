@@ -69,7 +69,7 @@ class StoreKind:
         plain: Makes what those see who asked for values without their times, where that differs.
         headed: Makes what shows headers too; None if stores of the kind cannot keep any.
         rows: Makes, from the rows of a key group and the specification, the rows that steps see.
-            What is kept beside those rows, such as an index, is written there.
+            What is kept beside those rows, such as an index, is written there: `RecordRows`.
         by_key: Each record key has one row, stored under the key's own bytes.
         timed: A row's value begins with its time.
         versioned: Earlier values of a key are kept for a while, and can be read.
@@ -109,6 +109,16 @@ class StoreKind:
     values: Callable[[Any, bytes, bytes, Callable[[bytes], bytes]], bytes] | None = None
     change_at: ChangeAt | None = None
     getter: str = ""
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether the kind has rows of its own beside those that steps see.
+
+        Example:
+            >>> StoreKind(name="counters").keeps_more
+            False
+        """
+        return self.rows is not _as_they_are
 
 
 @cache

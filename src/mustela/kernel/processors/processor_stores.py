@@ -43,6 +43,8 @@ class GroupView(MergedView):
 class ReadOnlyRows:
     """Rows that can be read and not written.
 
+    How a kind of store reads what it keeps beside its rows stays as it is.
+
     Args:
         rows: The rows.
         store: The store's name, for the error.
@@ -50,6 +52,7 @@ class ReadOnlyRows:
     """
 
     def __init__(self, rows: Any, store: str, at: Origin | None) -> None:
+        self._rows = rows
         self._store = store
         self._at = at
         self.get = rows.get
@@ -57,6 +60,9 @@ class ReadOnlyRows:
         self.range = rows.range
         self.first = rows.first
         self.count = rows.count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Refuse.

@@ -13,7 +13,7 @@ from mustela.serdes.base import Serde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers, without_headers
-from mustela.state.kinds.layout import KEY_ROW, TIME_BYTES
+from mustela.state.kinds.layout import KEY_ROW
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.timed import (
     NO_TIMESTAMP,
@@ -25,7 +25,7 @@ from mustela.state.kinds.timed import (
     unpack_headed,
     with_timed_value,
 )
-from mustela.state.kinds.ttl import TTL_HEAD_BYTES, TtlView
+from mustela.state.kinds.ttl import TtlView
 from mustela.state.kinds.typed import TypedStore
 from mustela.state.kinds.views import StoreView
 from mustela.state.store_kind import StoreKind
@@ -468,8 +468,8 @@ def _rows(view: Any, spec: StoreSpec) -> Any:
 def _head_bytes(spec: StoreSpec) -> int:
     """Return how many bytes `_rows` keeps before a row."""
     if spec.max_entries is not None:
-        return TIME_BYTES
-    return 0 if spec.ttl_ms is None else TTL_HEAD_BYTES
+        return LruView.head_bytes
+    return 0 if spec.ttl_ms is None else TtlView.head_bytes
 
 
 def _with_value(spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]) -> bytes:

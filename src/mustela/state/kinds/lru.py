@@ -13,12 +13,11 @@ are pushed out are deleted in the changelog too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final
 
 from mustela.state.kinds.layout import (
-    KEY_ROW,
     TIME_BYTES,
     RowView,
     key_row,
@@ -26,8 +25,7 @@ from mustela.state.kinds.layout import (
     pack_time,
     time_rows,
 )
-from mustela.state.ordered import prefix_end
-from mustela.state.overlay import StoreOverlay
+from mustela.state.kinds.record_rows import RecordRows
 
 __all__ = ["LRU_FORMAT", "LruView"]
 
@@ -37,7 +35,7 @@ _FILL_KEY: Final = b"\x00n"
 _FILL = Struct(">QQ")
 
 
-class LruView:
+class LruView(RecordRows):
     """The rows of one key group by record key, as if there were no more than those that are kept.
 
     Args:
@@ -59,28 +57,11 @@ class LruView:
         [(b'a', b'3'), (b'c', b'4')]
     """
 
+    head_bytes = TIME_BYTES
+
     def __init__(self, view: RowView, max_entries: int) -> None:
-        self.view = view
+        super().__init__(view)
         self.max_entries = max_entries
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key``, or None."""
-        return self.getmulti([key])[0]
-
-    def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` in the same order."""
-        found = self.view.getmulti(key_rows(keys))
-        return [None if stored is None else stored[TIME_BYTES:] for stored in found]
-
-    def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values that ``keys`` had before the epoch; over an overlay."""
-        assert isinstance(self.view, StoreOverlay), self.view
-        found = self.view.before_many(key_rows(keys))
-        return [None if stored is None else stored[TIME_BYTES:] for stored in found]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of ``key``; None deletes."""
-        self.put_many({key: value})
 
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
@@ -116,29 +97,6 @@ class LruView:
             if len(rows) == 2 * too_many:
                 break
         self.view.put_many(rows)
-
-    def delete(self, key: bytes) -> None:
-        """Remove ``key``; an absent key is fine."""
-        self.put_many({key: None})
-
-    def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove keys; there is no time after which they are over."""
-        self.put_many(dict.fromkeys(keys))
-
-    def range(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high in key order."""
-        last = prefix_end(KEY_ROW) if high is None else key_row(high)
-        for place, stored in self.view.range(key_row(low or b""), last, reverse=reverse):
-            if place.startswith(KEY_ROW):
-                yield place[1:], stored[TIME_BYTES:]
-
-    def first(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
-        return next(self.range(low, high, reverse=reverse), None)
 
     def count(self) -> int:
         """Return the number of keys."""

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import (
-    KEY_ROW,
     STREAM_TIME,
     TIME_BYTES,
     TIME_MIN,
@@ -34,9 +33,8 @@ from mustela.state.kinds.layout import (
     time_rows,
     unpack_time,
 )
+from mustela.state.kinds.record_rows import RecordRows
 from mustela.state.kinds.timed import timestamped_unpacker
-from mustela.state.ordered import prefix_end
-from mustela.state.overlay import StoreOverlay
 
 __all__ = ["TTL_FORMAT", "TTL_HEAD_BYTES", "Expired", "TtlClock", "TtlView"]
 
@@ -79,7 +77,7 @@ class TtlClock:
         self.otherwise: Callable[[], int] = int
 
 
-class TtlView:
+class TtlView(RecordRows):
     """The rows of one key group by record key, with the time that each was written.
 
     Args:
@@ -108,9 +106,11 @@ class TtlView:
         (9, 1)
     """
 
+    head_bytes = TTL_HEAD_BYTES
+
     def __init__(self, view: RowView, spec: StoreSpec) -> None:
         assert spec.ttl_ms is not None, spec.name
-        self.view = view
+        super().__init__(view)
         self._ttl_ms = spec.ttl_ms
         self.clock = TtlClock()
         timed = spec.traits.timed and spec.ttl_by == "event_time"
@@ -136,24 +136,21 @@ class TtlView:
         seen, over = self._seen, self._now()
         return [seen(stored, over) for stored in self.view.getmulti(key_rows(keys))]
 
-    def load(self, keys: Sequence[bytes]) -> None:
-        """Fetch what will be read; over an overlay."""
-        assert isinstance(self.view, StoreOverlay), self.view
-        self.view.load(key_rows(keys))
-
-    def before_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values that ``keys`` had before the epoch; over an overlay."""
-        assert isinstance(self.view, StoreOverlay), self.view
-        return [self._seen(stored, None) for stored in self.view.before_many(key_rows(keys))]
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high in key order."""
+        over = self._now()
+        if over is None:
+            return super().range(low, high, reverse=reverse)
+        rows = self._stored(low, high, reverse=reverse)
+        seen = ((key, self._seen(stored, over)) for key, stored in rows)
+        return ((key, row) for key, row in seen if row is not None)
 
     def times_of(self, keys: Sequence[bytes]) -> list[int | None]:
         """Return when the rows of keys were written, None where there is none."""
         found = self.view.getmulti(key_rows(keys))
         return [None if stored is None else _HEAD.unpack_from(stored)[0] for stored in found]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the value of ``key``; None deletes."""
-        self.put_many({key: value})
 
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
@@ -188,14 +185,6 @@ class TtlView:
         if time is None:
             time = self.clock.otherwise()
         return time if before is None else max(time, before)
-
-    def delete(self, key: bytes) -> None:
-        """Remove ``key``; an absent key is fine."""
-        self.put_many({key: None})
-
-    def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove keys, in the changelog too."""
-        self.put_many(dict.fromkeys(keys))
 
     def take(self, keys: Sequence[bytes]) -> list[Expired]:
         """Remove rows, and return those that were there."""
@@ -239,24 +228,8 @@ class TtlView:
         row = first_row(self.view, TIME_MIN)
         return None if row is None else unpack_time(row[0])
 
-    def range(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high in key order."""
-        last, over = prefix_end(KEY_ROW) if high is None else key_row(high), self._now()
-        for place, stored in self.view.range(key_row(low or b""), last, reverse=reverse):
-            seen = self._seen(stored, over) if place.startswith(KEY_ROW) else None
-            if seen is not None:
-                yield place[1:], seen
-
-    def first(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
-        return next(self.range(low, high, reverse=reverse), None)
-
     def count(self) -> int:
         """Return the number of keys."""
         if self.clock.now is not None:
-            return sum(1 for _ in self.range())
+            return super().count()
         return (self.view.count() - (self.view.get(STREAM_TIME) is not None)) // 2
