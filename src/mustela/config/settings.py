@@ -30,6 +30,7 @@ from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
 from mustela.config.section import Count, Duration, Section, Size, comma_joined
+from mustela.config.traces import TracesSettings
 from mustela.config.units import reset_duration_ms
 
 __all__ = [
@@ -343,6 +344,7 @@ class Settings(BaseSettings):
     lease: LeaseSettings = LeaseSettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
+    traces: TracesSettings = TracesSettings()
     admin: AdminSettings = AdminSettings()
     spark: dict[str, str] = Field(
         default_factory=dict,

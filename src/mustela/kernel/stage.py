@@ -16,6 +16,7 @@ from mustela.kernel.core.left_out import give_up
 from mustela.kernel.core.operator import EXCHANGED, Operator, OperatorContext
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.core.output import StageOutput
+from mustela.kernel.core.tracing import StageTraces
 from mustela.kernel.operators import make_operator
 from mustela.kernel.processors.processor_group import ProcessorGroup
 from mustela.kernel.records.exchange import ExchangeOperator
@@ -28,6 +29,7 @@ from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RawChunk
 from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
+from mustela.plan.traces import Traced
 from mustela.serdes.base import Serde
 
 __all__ = ["StageRunner", "collection_paused"]
@@ -118,6 +120,7 @@ class StageRunner:
         self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
         self._taken, self._given = [0] * len(stage.steps), [0] * len(stage.steps)
         self._written: dict[str, int] = {}
+        self._traces = StageTraces(options.application_id) if options.traces else None
         units = self._wiring.units
         self._groups = {unit[0]: self._group(unit) for unit in units if len(unit) > 1}
 
@@ -206,6 +209,8 @@ class StageRunner:
         with collection_paused():
             for name, batch in inputs.items():
                 if len(batch):
+                    if self._traces is not None and name in self._sources:
+                        self._traces.begin(batch)
                     self._output.counters[f"records:{name}"] += len(batch)
                     self._deliver(self._wiring.inputs[name], batch)
             self._pass(finishing=False)
@@ -241,6 +246,11 @@ class StageRunner:
         output.rows = in_record_order(output.rows)
         return output
 
+    @property
+    def spans(self) -> list[Traced]:
+        """Spans for records that carry a trace context."""
+        return [] if self._traces is None else self._traces.spans
+
     def measure(self, measured: Measured) -> None:
         """Tell how many records each step took in and passed on, and how many it has parked."""
         for group in self._groups.values():
@@ -269,9 +279,11 @@ class StageRunner:
             operator, number = self._operators[index], self._wiring.first_step + index
             if self._waits(index) or operator.unprompted:
                 batches = [Batch.empty() if b is None else b for b in self._take(index)]
-                self._emit(number, operator.with_replaced(operator.process(batches)))
+                if self._traces is not None:
+                    self._traces.meet(operator.step, batches)
+                self._emit(number, operator, operator.process(batches))
             if finishing:
-                self._emit(number, operator.with_replaced(operator.finish()))
+                self._emit(number, operator, operator.finish())
 
     def _pass_group(self, unit: Sequence[int], *, finishing: bool) -> None:
         group, members = self._groups[unit[0]], frozenset(unit)
@@ -291,7 +303,10 @@ class StageRunner:
         self._inboxes[index] = [None] * len(inbox)
         return inbox
 
-    def _emit(self, number: int, batch: Batch | None) -> None:
+    def _emit(self, number: int, operator: Operator[Any], given: Batch | None) -> None:
+        batch = operator.with_replaced(given)
+        if self._traces is not None:
+            batch = self._traces.part(operator.step, batch)
         if batch is not None and len(batch):
             self._deliver(number, batch)
 

@@ -173,6 +173,7 @@ class SourceTask:
             runner.finish()
             yield runner
             runner.measure(report.measured)
+            report.traced = runner.spans
 
     def _read(
         self, runner: StageRunner, source_range: SourceRange, *, goes_on: bool
@@ -329,6 +330,7 @@ class LaneTask:
                 report.due.update(runner.due_times(groups))
             yield runner.take_output()
             runner.measure(report.measured)
+            report.traced = runner.spans
             reach("in-lane-before-pending")
             yield from self._write()
             reach("in-lane-after-pending")

@@ -16,6 +16,7 @@ from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
 from mustela.plan.time import Due
+from mustela.plan.traces import Traced
 from mustela.plan.watermark import WatermarkOrder
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
 from mustela.topology.global_table import GlobalTableNode
@@ -314,6 +315,7 @@ class TaskReport:
         seconds: Time spent, by part.
         failure: Why it failed, if it did.
         pid: The process that ran it.
+        traced: Spans for records that carry a trace context.
         measured: What it measured beside its work.
     """
 
@@ -328,4 +330,5 @@ class TaskReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     failure: Failure | None = None
     pid: int = 0
+    traced: list[Traced] = field(default_factory=list[Traced])
     measured: Measured = field(default_factory=Measured)

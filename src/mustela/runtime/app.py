@@ -36,6 +36,7 @@ from mustela.runtime.logbook import Logbook
 from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, workers_of
+from mustela.runtime.traces import make_spans
 from mustela.topology.graph import TopologyGraph
 
 __all__ = [
@@ -46,7 +47,6 @@ __all__ = [
     "NoTopologyError",
     "UnnamedStepError",
 ]
-
 
 Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
 
@@ -272,6 +272,7 @@ class App(Hooked, Answering):
     def _begin(self) -> None:
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
+        make_spans(settings, self._board, self._listeners)
         self._logbook.open(settings)
         try:
             if settings.admin.enabled:

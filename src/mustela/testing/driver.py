@@ -26,6 +26,7 @@ from mustela.runtime.time.watermark import (
     scheduled_watermark,
     watermark_options,
 )
+from mustela.runtime.traces import ended_epoch, span_writer
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
 from mustela.serdes.resolve import resolve_serde
@@ -120,9 +121,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             key_groups=key_groups,
             **dict[str, Any](app_handlers(self._settings)),
             topic_partitions=defaultdict(lambda: 1),
+            traces=self._settings.traces.enabled,
             application_id=self._settings.application_id,
             app_configs=app_configs(self._settings),
         )
+        self._spans = span_writer(self._settings)
         self._lanes = min(lanes, key_groups)
         self._crashes = crash_after_every_record
         self._binder = SerdeBinder(self._settings.application_id, self._settings.schema_registry)
@@ -558,6 +561,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         return self._binder.serde(serde, topic, key=key)
 
     def _commit(self, result: JobResult) -> list[BrokerRow]:
+        if self._spans is not None:
+            self._spans.epoch(ended_epoch(result.token, result.now_ms), result.reports)
         return self._cluster.commit(result)
 
 

@@ -37,6 +37,7 @@ class KernelOptions:
         pause: Waits so many seconds before a record is tried again; None for not at all.
         on_step: Called with a step's index in its stage before the step handles a batch.
         on_rows: Called with a step's name and the rows that it forwards.
+        traces: Whether records that carry a trace context get spans.
         combine_keys_max: A combiner flushes when it holds more keys than this.
     """
 
@@ -56,4 +57,5 @@ class KernelOptions:
     pause: Callable[[float], None] | None = None
     on_step: Callable[[int], None] | None = None
     on_rows: Callable[[str, Batch], None] | None = None
+    traces: bool = False
     combine_keys_max: int = 500_000

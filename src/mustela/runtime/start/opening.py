@@ -279,6 +279,7 @@ class Opening:
             **app_handlers(settings),
             "letter_raws": wants_raws(node.on_error for node in self.plan.nodes),
             "topic_partitions": self.recovery.sink_partitions(),
+            "traces": settings.traces.enabled,
             "late_letters": self.plan.late_letters,
             "application_id": settings.application_id,
             "app_configs": app_configs(settings),
