@@ -1,4 +1,4 @@
-"""Steps that call the outside: services, databases, models."""
+"""Steps that call external services, databases and models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ W = TypeVar("W")
 
 
 class _Outgoing:
-    """Makes the request of a record that has its correlation id as key.
+    """Makes the request of a record, with the correlation id as its key.
 
     Args:
         request: The user's function.
@@ -52,7 +52,7 @@ class _Outgoing:
 
 
 class AsyncCalls(Handle[K, V]):
-    """What `KStream` can do with functions that take their time."""
+    """What `KStream` can do with slow functions."""
 
     def map_values_async(
         self,
@@ -62,28 +62,28 @@ class AsyncCalls(Handle[K, V]):
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
     ) -> KStream[K, W]:
-        """Replace each value by what a call to the outside gives; keys and timestamps stay.
+        """Replace each value by the result of an external call; keys and timestamps stay the same.
 
-        Calls of different keys overlap, also with the epochs of the application: an epoch waits a
-        moment, then it commits without the records whose calls are not done. These are parked in
-        a store with a changelog, later records of the same key wait behind them, and a later epoch
-        lets their results go on.
+        Calls of different keys overlap, even with the application's epochs: an epoch waits a
+        moment, then commits without the records whose calls are not finished. These are parked in a
+        store with a changelog, later records of the same key wait behind them, and a later epoch
+        passes on their results.
 
-        Each record has exactly one result, also over a crash. But a call whose process died, or
-        whose epoch failed, is made again: let ``function`` have a parameter ``call`` and hand its
-        ``idempotency_key`` to a service for which that matters.
+        Each record has exactly one result, even after a crash. But if the process of a call died,
+        or its epoch failed, the call is made again: if that matters to the service, give
+        ``function`` a parameter ``call`` and pass on its ``idempotency_key``.
 
         Args:
             function: A coroutine function, or a plain one, which runs in a thread. Called with the
                 value, and with ``call=`` (`AsyncCall`) if it has a parameter of that name.
-            options: Order, limits, retries, and what becomes of failures.
-            value: Type or serde of what the function gives; Python's common types need none.
-            name: Step name, and what the parking store's name begins with; made from the step's
+            options: Order, limits, retries, and what happens to failures.
+            value: Type or serde of the function's results; Python's common types need none.
+            name: Step name, and the beginning of the parking store's name; made from the step's
                 place if not given.
 
         Returns:
-            The stream of results. With ``ordered=True`` those of a key are in the order of its
-            records.
+            The stream of results. With ``ordered=True``, the results of a key are in the order of
+            its records.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -113,12 +113,12 @@ class AsyncCalls(Handle[K, V]):
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
     ) -> KStream[K, W]:
-        """Replace each value by what a call gives for key and value; see `map_values_async`.
+        """Replace each value by the result of a call with key and value; see `map_values_async`.
 
         Args:
             function: Called with key and value, and with ``call=`` if it has such a parameter.
-            options: Order, limits, retries, and what becomes of failures.
-            value: Type or serde of what the function gives.
+            options: Order, limits, retries, and what happens to failures.
+            value: Type or serde of the function's results.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -150,14 +150,14 @@ class AsyncCalls(Handle[K, V]):
         *,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Replace each record by the records that a call gives; see `map_values_async`.
+        """Replace each record by the records that a call returns; see `map_values_async`.
 
         Args:
             function: A coroutine function or a plain one. Called with the record (`Record`), and
-                with ``call=`` if it has such a parameter. It gives nothing (None), a `Record`, or
-                several: records, or pairs of key and value, which have the record's timestamp and
+                with ``call=`` if it has such a parameter. It returns nothing (None), a `Record`, or
+                several: records, or pairs of key and value, which get the record's timestamp and
                 headers. Keys and values are of Python's common types.
-            options: Order, limits, retries, and what becomes of failures.
+            options: Order, limits, retries, and what happens to failures.
             name: Step name; made from the step's place if not given.
 
         Returns:
@@ -193,23 +193,23 @@ class AsyncCalls(Handle[K, V]):
         request: Callable[[K, V], Any] | None = None,
         name: str | None = None,
     ) -> KStream[K, W]:
-        """Ask by topic, and join each record with the reply to what was asked for it.
+        """Send a request to a topic for each record, and join the record with the reply.
 
-        Each record is written to the request topic, with a header that holds a correlation id,
-        and parked in a store with a changelog. A reply with the same header lets it go on,
-        however much later, also behind a restart. The requests of an epoch and the records that
-        wait for their replies are committed together: no request is made twice.
+        Each record's request is written to the request topic, with a correlation id in a header,
+        and the record is parked in a store with a changelog. A reply with the same header releases
+        it, however much later, even after a restart. The requests of an epoch and the records that
+        wait for replies are committed together: no request is made twice.
 
-        Results go on as replies come: those of a key need not be in order. A reply that comes when
-        its record has timed out, or comes a second time, is dropped and counted.
+        Results are passed on as replies arrive, so those of a key need not be in order. A reply
+        that arrives after its record has timed out, or for the second time, is dropped and counted.
 
         Args:
             replies: The stream of the replies; their keys do not matter.
-            joiner: Called with the record's value and the reply's; gives the result.
-            options: Where requests go, how replies are known, and how long they are waited for.
-            request: Called with key and value; gives the value of the request. The record's own
+            joiner: Called with the record's value and the reply's; returns the result.
+            options: The request topic, the header, and how long to wait for a reply.
+            request: Called with key and value; returns the value of the request. The record's own
                 value if not given.
-            name: Step name, and what the parking store's name begins with; made from the step's
+            name: Step name, and the beginning of the parking store's name; made from the step's
                 place if not given.
 
         Returns:
@@ -218,7 +218,7 @@ class AsyncCalls(Handle[K, V]):
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If a function cannot be called with what it gets.
-            MissingSerdeError: If nothing says how requests become bytes.
+            MissingSerdeError: If no serde is known for the requests.
             OtherBuilderError: If the replies come from another builder.
 
         Example:
@@ -278,7 +278,7 @@ class AsyncCalls(Handle[K, V]):
         rules: RequestReply,
         request: Callable[[K, V], Any] | None,
     ) -> None:
-        """Write the requests: the record as it was, or what the user makes of it."""
+        """Write the requests: the records unchanged, or what the user makes of them."""
         at, outgoing = place["origin"], self._registry.part(place, "requests", correlated)
         self._registry.add(MapNode(**outgoing, mapper=_Outgoing(request)))
         said = [
@@ -335,7 +335,7 @@ class AsyncCalls(Handle[K, V]):
         options: AsyncOptions | None,
         name: str | None,
     ) -> tuple[NodePlace, dict[str, Any]]:
-        """Check a step that calls; return where it stands, and what its node says."""
+        """Check a step that makes calls; return its place and the fields of its node."""
         at = user_origin()
         rules = options_or(options, AsyncOptions(), at=at)
         with_call = callable(function) and takes_call(function)

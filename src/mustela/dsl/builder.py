@@ -54,7 +54,7 @@ class StreamsBuilder(VerbStage):
     """Collects the steps of an application, beginning with the topics it reads.
 
     Args:
-        processor_wrapper: Wraps what gives the program's processors; see `ProcessorWrapper`.
+        processor_wrapper: Wraps the suppliers of the program's processors; see `ProcessorWrapper`.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -124,25 +124,25 @@ class StreamsBuilder(VerbStage):
         value: Any = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Read one topic or several as a stream of records.
+        """Read one or several topics as a stream of records.
 
-        A topic that is read twice in the same way is one source with two users.
+        A topic that is read twice in the same way is one source with two readers.
 
         Args:
-            topics: A topic, a list of topics, or a compiled regular expression: all topics whose
-                whole name it matches, also those that are made while the application runs. It
-                matches no topic that the application makes for itself, and not the one that its
-                dead letters go to: a letter that fails again would be written for ever.
+            topics: A topic, a list of topics, or a compiled regular expression: all topics with
+                names that it matches in full, including those created while the application runs.
+                It matches neither the application's internal topics nor the topic for its dead
+                letters: a letter that fails again would be written for ever.
             key: Type or serde of the keys; bytes if not given.
             value: Type or serde of the values; bytes if not given.
             name: Step name; the topics' names if not given.
-            consumed: All of this, where to begin, and what time records have, as one object.
+            consumed: These options, where to begin and the time of records, as one object.
 
         Returns:
             The stream.
 
         Raises:
-            SourceConflictError: If a topic is read already, in another way.
+            SourceConflictError: If a topic is already read in another way.
             BadNameError: If a topic's name, or ``name``, breaks Kafka's rule for names.
 
         Example:
@@ -195,8 +195,8 @@ class StreamsBuilder(VerbStage):
     ) -> KTable[Any, Any]:
         """Read a topic as a table: the newest value of each key; a null value deletes.
 
-        Records without a key are dropped. The table has a store if it, or its store, is named
-        here, or if a step downstream needs to know the values that are replaced.
+        Records without a key are dropped. The table has a store if the table or the store is named
+        here, or if a later step needs the values that are replaced.
 
         Args:
             topic: The topic.
@@ -211,7 +211,7 @@ class StreamsBuilder(VerbStage):
             The table.
 
         Raises:
-            SourceConflictError: If the topic is read already, in another way.
+            SourceConflictError: If the topic is already read in another way.
             DuplicateStoreError: If another step has a store of that name.
             BadNameError: If a name breaks Kafka's rule for names.
 
@@ -308,14 +308,14 @@ class StreamsBuilder(VerbStage):
         name: str | None = None,
         store: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """Read a topic as a table of which every host has a whole copy.
+        """Read a topic as a table of which every host has a full copy.
 
-        A stream is joined with it by any key, without travelling to it. The topic is read to its
-        end before the first record is joined, and followed from then on; its changes give no
-        results by themselves.
+        A stream is joined with it by any key, and no records travel for that. The topic is read to
+        its end before the first record is joined, and followed from then on; changes of the table
+        do not produce results by themselves.
 
         Args:
-            topic: The topic; best a compacted one.
+            topic: The topic; preferably a compacted one.
             key: Type or serde of the keys; bytes if not given.
             value: Type or serde of the values; bytes if not given.
             name: Step name; the topic's name if not given.
@@ -327,9 +327,9 @@ class StreamsBuilder(VerbStage):
             The global table.
 
         Raises:
-            SourceConflictError: If the topic is a global table already, made in another way.
-            DuplicateNameError: If another step has the name; the topic's own is taken where the
-                topic is read as a stream too.
+            SourceConflictError: If the topic is already a global table with other options.
+            DuplicateNameError: If another step has the name; the topic's name is taken if the topic
+                is read as a stream too.
             BadOptionError: If the table would be versioned.
 
         Example:
@@ -376,26 +376,25 @@ class StreamsBuilder(VerbStage):
         value: type[V] | Serde[V] | None = None,
         stores: Sequence[str] = (),
     ) -> KStream[K, V]:
-        """Begin a stream with a function that is called by a schedule.
+        """Begin a stream with a function that is called on a schedule.
 
-        What the function returns is emitted in the transaction of the epoch that remembers the
-        tick: over a crash no tick is lost, and none counts twice. The function itself may then be
-        called again. The first tick is the first moment of the schedule behind the first start.
+        The function's records are emitted in the transaction of the epoch that remembers the tick:
+        in a crash no tick is lost, and none counts twice, although the function itself may be
+        called again. The first tick is the schedule's first moment after the first start.
 
         Args:
             name: Step name; the last tick is remembered under it.
             function: Called with a `Tick`; returns pairs of key and value, whose records have the
-                tick's time, or `Record` objects with a time and headers of their own; nothing, or
-                None, for no records.
+                tick's time, or `Record` objects with their own time and headers; nothing, or None,
+                for no records.
             every: Tick at all multiples of this since 1970-01-01 UTC.
             offset: Moves these ticks, by less than ``every``.
-            cron: Tick where this expression says: minute, hour, day of the month, month and day of
-                the week, with the second before them if there are six fields.
-            time_zone: By whose clock ``cron`` is read, such as ``"Europe/Berlin"``; UTC if not
-                given.
-            catch_up: What becomes of ticks that were missed while the application was down:
-                ``all`` are handled, ``last`` handles the last one alone, ``none`` forgets them; or
-                a `CatchUp`.
+            cron: Tick at the times of this expression: minute, hour, day of the month, month and
+                day of the week, with the second before them if there are six fields.
+            time_zone: The time zone of ``cron``, such as ``"Europe/Berlin"``; UTC if not given.
+            catch_up: What happens to ticks that were missed while the application was down: ``all``
+                handles each, ``last`` handles only the last one, ``none`` skips them; or a
+                `CatchUp`.
             key: Type or serde of the keys.
             value: Type or serde of the values.
             stores: Names of stores of other steps that the function reads: see `Tick.store`.
@@ -404,8 +403,7 @@ class StreamsBuilder(VerbStage):
             The stream.
 
         Raises:
-            BadOptionError: If an option cannot be what it is, or the schedule is told twice or not
-                at all.
+            BadOptionError: If an option is invalid, or the schedule is given twice or not at all.
             DuplicateNameError: If another step has the name.
             FunctionError: If the function cannot be called with a tick.
             UnknownStoreError: By `build`, if a store that is read does not exist.
@@ -442,7 +440,7 @@ class StreamsBuilder(VerbStage):
         """Add a store that processors may use by its name.
 
         Args:
-            store: What `Stores` builds.
+            store: A builder from `Stores`.
 
         Returns:
             This builder.
@@ -470,18 +468,18 @@ class StreamsBuilder(VerbStage):
         name: str | None = None,
         consumed: Consumed[Any, Any] | None = None,
     ) -> Self:
-        """Keep a store of which every host has all, written by a processor of one topic.
+        """Add a store of which every host has a full copy, written by a processor of one topic.
 
-        The processor is given the topic's records in the order of each partition, before any
-        record that may meet them is processed; it writes the store, and forwards nothing. Every
-        processor may read the store by its name. A host that begins anew, or that stops while it
-        reads, gives its processor some records again: what is written must not depend on how often
-        it is.
+        The processor gets the topic's records in the order of each partition, before any record
+        that may need them is processed; it writes the store, and forwards nothing. Every processor
+        may read the store by its name. A host that starts fresh, or that stops while it reads,
+        gives its processor some records again: the result must not depend on how often a record is
+        processed.
 
         Args:
-            store: What `Stores` builds; it has no changelog, because the topic is one.
-            topic: The topic; best a compacted one.
-            supplier: Gives the processor that writes the store; the store need not be connected.
+            store: A builder from `Stores`; the store has no changelog, because the topic is one.
+            topic: The topic; preferably a compacted one.
+            supplier: Makes the processor that writes the store; the store need not be connected.
             name: The step's name; the topic's if not given.
             consumed: Types of the topic's records.
 
@@ -491,7 +489,7 @@ class StreamsBuilder(VerbStage):
         Raises:
             DuplicateStoreError: If another store has the name.
             DuplicateNameError: If the step's name is taken.
-            FunctionError: If the supplier gives no processor, or the same one twice.
+            FunctionError: If the supplier returns no processor, or the same one twice.
 
         Example:
             >>> from mustela import Consumed, Stores, StreamsBuilder
@@ -523,7 +521,7 @@ class StreamsBuilder(VerbStage):
         return self
 
     def build(self) -> Topology:
-        """Return the topology as written so far; more steps can be added to it by name.
+        """Return the topology written so far; further steps can be added to it by name.
 
         Example:
             >>> from mustela import StreamsBuilder

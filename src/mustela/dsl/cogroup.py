@@ -52,7 +52,7 @@ class Cogroup(Group):
 
     Attributes:
         adders: For each of them (key, value, aggregate) -> aggregate.
-        sources: Instead of functions: for each of them the fields that it gives.
+        sources: Instead of functions: for each of them the fields that it declares.
         first: The first of them.
     """
 
@@ -61,7 +61,7 @@ class Cogroup(Group):
     first: Group
 
     def said(self, table: FoldTable, *, at: Origin) -> tuple[SaidAggregates, str]:
-        """Return what the fields come to, and the step that brings the streams together."""
+        """Return the rows that the fields make, and the step that brings the streams together."""
         said = said_fold(self.sources, value=table.value, materialized=table.options, at=at)
         parent = self.parents[0]
         if len(self.parents) > 1:
@@ -70,7 +70,7 @@ class Cogroup(Group):
 
 
 class Cogrouping(VerbStage, Generic[K, V]):
-    """What `KGroupedStream` can do together with others: cogroup."""
+    """What `KGroupedStream` can do together with other streams: cogroup."""
 
     _group: Group
 
@@ -82,17 +82,17 @@ class Cogrouping(VerbStage, Generic[K, V]):
         """Begin to fold several grouped streams into one table.
 
         Args:
-            aggregator: Called with key, value and the aggregate so far for each record of this
+            aggregator: Called with key, value and the current aggregate for each record of this
                 stream. It may change the aggregate and return it. If it returns None, the row is
-                deleted, and the next record starts anew.
-            fields: Instead of it: aggregates by name, such as ``sold=Sum("number")``: fields of the
-                rows that come from this stream.
+                deleted, and the next record begins a new one.
+            fields: Instead of a function: aggregates by name, such as ``sold=Sum("number")``, which
+                are the fields of the rows that come from this stream.
 
         Returns:
-            The streams so far: this one. Add others with `CogroupedKStream.cogroup`.
+            The streams so far: only this one. Add others with `CogroupedKStream.cogroup`.
 
         Raises:
-            FunctionError: If the aggregator cannot be called with what it will get.
+            FunctionError: If the aggregator cannot be called with these arguments.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -167,15 +167,15 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
 
         Args:
             grouped: The stream, with keys of the same type.
-            aggregator: Called with key, value and the aggregate so far for each of its records.
-            fields: Instead of it, as in the first: aggregates by name.
+            aggregator: Called with key, value and the current aggregate for each of its records.
+            fields: Instead of a function, as for the first stream: aggregates by name.
 
         Returns:
-            The streams so far, with this one; this object stays as it is.
+            The streams so far, with this one; this object does not change.
 
         Raises:
-            FunctionError: If the aggregator cannot be called with what it will get.
-            JoinKeysError: If the streams write their keys in different ways.
+            FunctionError: If the aggregator cannot be called with these arguments.
+            JoinKeysError: If the streams encode their keys differently.
             OtherBuilderError: If the stream was made by another builder.
 
         Example:
@@ -193,7 +193,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
             raise BadOptionError(
                 msg,
                 at=at,
-                why="records are folded by key, so it must be said what the key is",
+                why="records are folded by key, so a grouping has to say what the key is",
                 fix="group it first: stream.group_by_key() or stream.group_by(...)",
                 fields={"option": "grouped"},
             )
@@ -224,8 +224,8 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         """Fold the records of all streams into a table.
 
         Args:
-            initializer: Called without arguments for the first aggregate of a key. Leave it out
-                where aggregates by name were said.
+            initializer: Called without arguments for the first aggregate of a key. Leave it out if
+                the streams declare aggregates by name.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -236,7 +236,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
+            InitializerError: If the initializer is a value, not a function.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -268,16 +268,16 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
-        """Group the records by time too, so that each window has a result of its own.
+        """Group the records by time too, so that each window has its own result.
 
         Args:
-            windows: Which windows a record belongs to.
+            windows: The windows for the records.
 
         Returns:
             The records in windows, which can be aggregated.
 
         Raises:
-            BadOptionError: If ``windows`` are none, or have a ``windows_for`` of their own.
+            BadOptionError: If ``windows`` are not windows, or have their own ``windows_for``.
 
         Example:
             >>> from datetime import timedelta
@@ -357,18 +357,18 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
 
         Args:
             initializer: Called without arguments for the first aggregate of a window. Leave it out
-                where aggregates by name were said.
+                if the streams declare aggregates by name.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+            materialized: Options of the store. Its ``retention`` is how long a window is kept.
 
         Returns:
             The table of aggregates, by key and window.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
+            InitializerError: If the initializer is a value, not a function.
             RetentionError: If windows would be dropped while they still take records.
 
         Example:
@@ -413,19 +413,19 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
 
         Args:
             initializer: Called without arguments for each record.
-            merger: Called with key, the aggregate so far and that of a session that the record
-                belongs to. Leave both out where aggregates by name were said.
+            merger: Called with key, the current aggregate and that of a session to which the record
+                belongs. Leave out both functions if the streams declare aggregates by name.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a session is kept.
+            materialized: Options of the store. Its ``retention`` is how long a session is kept.
 
         Returns:
             The table of aggregates, by key and session.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
+            InitializerError: If the initializer is a value, not a function.
             FunctionError: If the merger cannot be called with a key and two aggregates.
             RetentionError: If sessions would be dropped while they still take records.
 
@@ -447,7 +447,7 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
 def _adders(
     stage: object, aggregator: Adder | None, fields: Mapping[str, Aggregate], *, at: Origin
 ) -> tuple[Adder, ...]:
-    """Return the function that the user has written, or none where fields are said."""
+    """Return the function that the user gave, or none if fields are declared."""
     if is_said(stage, {"aggregator": aggregator}, fields, verb="cogroup"):
         return ()
     arguments = ("key", "value", "aggregate")
@@ -457,25 +457,25 @@ def _adders(
 
 
 def _check_alike(mine: Cogroup, fields: Mapping[str, Aggregate], *, at: Origin) -> None:
-    """Check that streams give fields, or all of them functions, and no field twice."""
+    """Check that either all streams declare fields or all have functions, and no field twice."""
     if bool(mine.sources) != bool(fields):
         msg = "a cogroup takes functions, or aggregates by name, not both"
         raise BadOptionError(
             msg,
             at=at,
-            why="functions make one result of all streams; aggregates by name make a row",
-            fix="say the fields of each stream: .cogroup(other, total=Sum(...))",
+            why="functions make one result from all streams; aggregates by name make a row",
+            fix="name the fields of each stream: .cogroup(other, total=Sum(...))",
             fields={"option": "aggregator"},
         )
     taken = {name for source in mine.sources for name in source.fields}
     for name in fields:
         if name in taken:
-            msg = f"two streams of a cogroup give the field {name!r}"
+            msg = f"two streams of a cogroup declare the field {name!r}"
             raise BadOptionError(
                 msg,
                 at=at,
-                why="a row has one field of a name",
-                fix=f"call one of them by another name: other_{name}=",
+                why="each field of a row has its own name",
+                fix=f"give one of them another name: other_{name}=",
                 fields={"option": name},
             )
 
@@ -483,7 +483,7 @@ def _check_alike(mine: Cogroup, fields: Mapping[str, Aggregate], *, at: Origin) 
 def _check_bare(
     stage: object, mine: Cogroup, functions: Mapping[str, object], *, verb: str = "aggregate"
 ) -> bool:
-    """Say whether a cogroup is said by fields, which take no functions."""
+    """Say whether a cogroup is declared by fields, which take no functions."""
     fields = {name: one for source in mine.sources for name, one in source.fields.items()}
     return is_said(stage, functions, fields, verb=verb)
 

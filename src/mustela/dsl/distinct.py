@@ -1,4 +1,4 @@
-"""Streams without what comes again."""
+"""Streams without repetitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_GRACE = timedelta(0)
 
 
 class Distinct(Handle[K, V]):
-    """What `KStream` can do with records that come again: distinct."""
+    """What `KStream` can do with repeated records: distinct."""
 
     def distinct(
         self,
@@ -42,33 +42,36 @@ class Distinct(Handle[K, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """Leave out records that come again within a span of event time.
+        """Drop records that are repeated within a span of event time.
 
-        The first record of a key goes on, as it is; another one of the same key does not if its
-        timestamp is at most ``within`` before or after that of one that went on. A record that was
-        left out extends nothing: the one after it is compared with those that went on. Records
-        without a key all go on. Two keys are the same if their bytes are.
+        The first record of a key is passed on unchanged; another record of the same key is dropped
+        if its timestamp is at most ``within`` before or after that of a record that was passed on.
+        A dropped record extends nothing: the next one is compared only with records that were
+        passed on. Records without a key are all passed on. Two keys are the same if their bytes
+        are.
 
-        What went on is remembered for ``within`` and ``grace``, counted from its timestamp. A
-        record that is older than that goes on if nothing like it is remembered, and is counted as
-        ``late``; where its source has ``late=LatePolicy.DEAD_LETTER``, it becomes a dead letter.
+        Records that were passed on are remembered for ``within`` plus ``grace``, counted from their
+        timestamps. A record that is older than that is passed on if no record like it is
+        remembered, and is counted as ``late``; if its source has ``late=LatePolicy.DEAD_LETTER``,
+        it becomes a dead letter.
 
         Args:
-            within: How far apart records of a key count as the same, more than nothing. It has to
-                be said: a stream has no end, and what is remembered for ever grows for ever.
-            key: Called with key and value; returns what tells records from others, in place of
-                their key, which they keep: a field of the value, or a tuple of several. A record
-                for which it returns None goes on.
+            within: How far apart records of a key may be and still count as the same; it must be
+                positive. It has no default: a stream has no end, and what is remembered for ever
+                grows for ever.
+            key: Called with key and value; returns what identifies a record instead of its key,
+                which it keeps: a field of the value, or a tuple of several. Records for which it
+                returns None are passed on.
             grace: How much longer to remember, for records that come late.
-            store: Name of the store of what went on; made from the step's name if not given.
+            store: Name of the store of what was passed on; made from the step's name if not given.
             name: Step name; made from the step's place if not given.
 
         Returns:
-            The records that go on. With ``key=`` they are where what it chose put them, so a later
-            grouping or join sends them to the lane of their key.
+            The records that are passed on. With ``key=`` they are in the lane of what it returned,
+            so a later grouping or join sends them to the lane of their key.
 
         Raises:
-            BadOptionError: If a span is no timedelta or negative, or ``within`` is nothing.
+            BadOptionError: If a span is not a timedelta or is negative, or ``within`` is zero.
             FunctionError: If ``key`` cannot be called with a key and a value.
             DuplicateNameError: If another step already has this name.
 
@@ -126,7 +129,7 @@ class Distinct(Handle[K, V]):
         return self._registry.handles.stream(place["name"], self._key, self._value)
 
     def _choose(self, place: NodePlace, key: Callable[[K, V], object]) -> Serde[Any] | None:
-        """Add the step that chooses, before the one of ``place``; return the serde of choices."""
+        """Add the step that applies ``key`` before that of ``place``; return its results' serde."""
         before = self._registry.part(place, "key", *place["parents"])
         self._registry.add(DistinctKeysNode(**before, chooser=key))
         place["parents"] = (before["name"],)

@@ -1,4 +1,4 @@
-"""Names that Kafka Streams has, and what stands in their place here."""
+"""Kafka Streams' names, and what to use instead of them here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ELSEWHERE: Final = {
     "Named": 'every step takes name="..."',
     "Predicate": _FUNCTION,
     "Reducer": _FUNCTION,
-    "Serdes": "types stand for serdes: key=str, value=int, a dataclass, or a Serde of your own",
+    "Serdes": "types stand for serdes: key=str, value=int, a dataclass, or your own Serde",
     "StreamPartitioner": _FUNCTION,
     "StreamsConfig": _SETTING,
     "TestInputTopic": 'write driver.create_input_topic("...")',
@@ -37,11 +37,11 @@ ELSEWHERE: Final = {
     "Transformer": "derive from Processor, and write stream.process(...)",
     "ValueTransformer": "derive from FixedKeyProcessor, and write stream.process_values(...)",
 }
-"""By name: what to write. Several are needed only where functions are objects of interfaces."""
+"""What to write, by name. Several are not needed because functions need no interfaces here."""
 
 
 def not_here(name: str) -> NoSuchNameError:
-    """Return the error of a name of Kafka Streams that is not needed here.
+    """Return the error for a name of Kafka Streams that is not needed here.
 
     Example:
         >>> print(str(not_here("Serdes")).splitlines()[0])

@@ -1,4 +1,4 @@
-"""How a join finds the key of the other side's row: one word for it in all joins."""
+"""How a join finds the key of the other side's row: the same options in all joins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Extractor", "check_extractor", "read_extractor"]
 
 
 class Extractor(NamedTuple):
-    """What gives the key.
+    """A function that gives the key.
 
     Attributes:
         function: The user's.
-        with_key: Whether it is called with key and value, not with the value alone.
+        with_key: Whether it is called with key and value instead of the value alone.
     """
 
     function: Callable[..., Any]
@@ -26,17 +26,17 @@ class Extractor(NamedTuple):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What it is called with."""
+        """The names of its arguments."""
         return ("key", "value") if self.with_key else ("value",)
 
     @property
     def option(self) -> str:
-        """The option that it was given as."""
+        """The option by which it was given."""
         return "foreign_key_with_key" if self.with_key else "foreign_key"
 
 
 def check_extractor(extractor: Extractor, *, verb: str, at: Origin) -> None:
-    """Check that it can be called with what it will get.
+    """Check that it can be called with its arguments.
 
     Raises:
         FunctionError: If it cannot.
@@ -48,7 +48,7 @@ def check_extractor(extractor: Extractor, *, verb: str, at: Origin) -> None:
 def read_extractor(
     verb: str, by_value: Callable[..., Any] | None, by_both: Callable[..., Any] | None
 ) -> Extractor | None:
-    """Return what gives the key, None if nothing was said.
+    """Return the function that gives the key, None if there is none.
 
     Args:
         verb: The join.
@@ -64,7 +64,7 @@ def read_extractor(
             msg,
             at=user_origin(),
             why="foreign_key= and foreign_key_with_key= say the same thing in two ways",
-            fix="leave one of them out",
+            fix="leave out one of them",
             fields={"verb": verb},
         )
     if by_both is not None:

@@ -1,4 +1,4 @@
-"""What every aggregation begins with, of whatever and in whatever windows."""
+"""The beginning that all aggregations share, whatever they aggregate and in whatever windows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MERGES = ("key", "left", "right")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Records or rows by key, that are about to be aggregated.
+    """Records or rows by key that are about to be aggregated.
 
     Attributes:
         registry: The topology while it is being written.
         parents: The steps that are read; one adder belongs to each.
-        path: What default names begin with.
-        key: Serde of the grouping key, where it is known.
-        value: Serde of the values, where it is known.
+        path: The beginning of default names.
+        key: Serde of the grouping key, if it is known.
+        value: Serde of the values, if it is known.
     """
 
     registry: Registry
@@ -49,9 +49,9 @@ class Fold:
     Attributes:
         kind: What the fold is.
         initializer: Makes the first value.
-        adders: Take a value in; one for each parent.
-        merger: Makes one of two.
-        subtractor: Takes a value out again.
+        adders: Add a value; one for each parent.
+        merger: Merges two results.
+        subtractor: Removes a value.
         associative: Whether partial results of the adder may be combined.
     """
 
@@ -70,14 +70,14 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTable:
-    """What the user said of the table that an aggregation makes.
+    """The user's options for the table that an aggregation makes.
 
     Attributes:
         store: Name of the store.
         name: Name of the step.
         options: Options of the store.
         value: Type or serde of the results.
-        inherited: Serde of the results if nothing is said.
+        inherited: Serde of the results if none is given.
     """
 
     store: str | None
@@ -102,10 +102,10 @@ class Begun:
     """An aggregation whose step is about to be added.
 
     Attributes:
-        facts: What its node has in common with those of other aggregations.
-        key: Serde of the grouping key, where it is known.
-        value: Serde of the results, where it is known.
-        options: What the user said of the store.
+        facts: The fields that its node shares with those of other aggregations.
+        key: Serde of the grouping key, if it is known.
+        value: Serde of the results, if it is known.
+        options: The user's options for the store.
     """
 
     facts: FoldPlace
@@ -127,16 +127,16 @@ def begin_fold(
 
     Args:
         group: What is aggregated.
-        fold: How.
-        table: What the user said of the result.
+        fold: How it is aggregated.
+        table: The user's options for the result.
         at: The user's line.
         kinds: The kinds of store that can keep the result.
-        never_expires: Why no row of it can have an end, if none can.
+        never_expires: Why its rows cannot expire, if they cannot.
 
     Raises:
-        OptionConflictError: If an option is said twice and the two differ.
+        OptionConflictError: If an option is given twice and the two differ.
         DuplicateNameError: If the step's name is taken.
-        BadOptionError: If the store cannot be as the user said.
+        BadOptionError: If the options for the store are not possible.
     """
     options = options_or(table.options, Materialized[Any, Any](), at=at)
     place = group.registry.place(
@@ -175,7 +175,7 @@ def check_fold(initializer: object, adder: object, merger: object = None, *, at:
 
     Raises:
         InitializerError: If the initializer does not make the first value of a key.
-        FunctionError: If one of them cannot be called with what it will get.
+        FunctionError: If one of them cannot be called with its arguments.
     """
     check_initializer(initializer, verb="aggregate", at=at, adder=adder)
     check_function(adder, _ADDS, role="adder", verb="aggregate", at=at)
@@ -184,9 +184,9 @@ def check_fold(initializer: object, adder: object, merger: object = None, *, at:
 
 
 def check_merger(merger: object, *, at: Origin) -> None:
-    """Check what makes one of two aggregates.
+    """Check the function that merges two aggregates.
 
     Raises:
-        FunctionError: If it cannot be called with a key and two of them.
+        FunctionError: If it cannot be called with a key and two aggregates.
     """
     check_function(merger, _MERGES, role="merger", verb="aggregate", at=at)

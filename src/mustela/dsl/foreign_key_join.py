@@ -32,12 +32,12 @@ class JoinedTable:
     """A join of tables whose steps are about to be added.
 
     Attributes:
-        left: The one table.
-        other: The other one.
+        left: The left table.
+        other: The right table.
         joiner: (left value, right value) -> value.
-        place: Where the step stands that the user sees.
+        place: The place of the step that the user sees.
         key: Serde of the result's keys.
-        value: Serde of its values, where it is known.
+        value: Serde of its values, if it is known.
         spec: The store of the result, if it has one.
     """
 
@@ -56,10 +56,10 @@ def add_foreign_key_join(
     """Add the steps of a join by foreign key.
 
     Args:
-        join: What is joined; the keys of the left table are those of the result.
+        join: What is joined; the result has the keys of the left table.
         extractor: Gives the key of the other table, or None.
         kind: Which rows the result has.
-        base: What the names of the stores begin with.
+        base: The beginning of the stores' names.
     """
     left, other, place = join.left, join.other, join.place
     registry = registry_of(left)

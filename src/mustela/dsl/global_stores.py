@@ -1,4 +1,4 @@
-"""Stores that every host has whole, written by a processor of the user's."""
+"""Stores of which every host has a full copy, written by a processor of the user's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_global_store(
     """Add a global store to a topology; see `StreamsBuilder.add_global_store`.
 
     Raises:
-        BadOptionError: If something was said that a global store cannot do.
+        BadOptionError: If an option is given that a global store cannot have.
     """
     options = options_or(given.consumed, Consumed[Any, Any](), at=at)
     check_name(topic, what="topic", at=at)
@@ -53,7 +53,7 @@ def add_global_store(
             raise BadOptionError(
                 msg,
                 at=at,
-                why="its topic is read from its start, and records keep the times they have",
+                why="its topic is read from its start, and records keep their timestamps",
                 fix=f"leave out {option}=",
                 fields={"option": option},
             )

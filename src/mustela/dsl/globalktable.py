@@ -26,11 +26,11 @@ V = TypeVar("V")
 
 
 class GlobalKTable(Handle[K, V]):
-    """A topic as a table that every host has whole; made by `StreamsBuilder.global_table`.
+    """A topic as a table of which every host has a full copy; from `StreamsBuilder.global_table`.
 
-    A stream is joined with it by any key, and none of the stream's records travels for that. Its
-    changes give no results by themselves, and records meet the rows that are there when they are
-    processed, whatever their timestamps say.
+    A stream is joined with it by any key, and no records travel for that. Changes of the table do
+    not produce results by themselves, and records are joined with the rows that are there when they
+    are processed, whatever their timestamps.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -102,7 +102,7 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
         key=key_serde or BytesSerde(),
         value=value_serde or BytesSerde(),
         kinds=AGGREGATE_KINDS,
-        never_expires="it is a copy of its topic, and has what the topic has",
+        never_expires="it is a copy of its topic, and has the same rows",
     )
     assert spec.key_serde is not None
     assert spec.value_serde is not None
@@ -119,13 +119,13 @@ def add_global_table(  # noqa: PLR0913 - the keywords of `StreamsBuilder.global_
 
 
 def row_versions_refused(said: str, options: str, *, at: Origin) -> BadOptionError:
-    """Return the error for versions of rows that are those of a topic."""
+    """Return the error for versions of rows that come from a topic."""
     return BadOptionError(
-        f"a global table or store has no versions of its rows, and is given {said}",
+        f"a global table or store has no versions of its rows, but is given {said}",
         at=at,
         why="a copy holds the records of its topic, byte for byte, and a new copy is read from"
         " there: nothing would be upgraded",
-        fix=f"leave out {options}, and let the serde of the topic read older records",
+        fix=f"leave out {options}, and make the serde of the topic read older records",
         fields={"option": "version"},
     )
 
@@ -152,23 +152,23 @@ def check_copied(store: StoreSpec | None, *, at: Origin) -> None:
 def _refuse_what_cannot_be(
     options: Consumed[Any, Any], stored: Materialized[Any, Any], *, at: Origin
 ) -> None:
-    """Refuse what a copy of a whole topic cannot be.
+    """Refuse options that a full copy of a topic cannot have.
 
     Raises:
         BadOptionError: If the table would be versioned or keep more than its topic has, its rows
-            had versions, or it would not begin at its topic's start.
+            have versions, or it would not begin at its topic's start.
     """
     supplied = None if stored.supplier is None else checked_supplier(stored.supplier, at=at)
     check_copied(supplied, at=at)
     if supplied is not None and supplied.traits.versioned:
-        msg = "GlobalTables cannot be versioned"
+        msg = "a global table cannot be versioned"
         raise BadOptionError(
             msg,
             evidence={"store": supplied.name},
             at=at,
             why="its rows are not read in step with the records that are joined with them, so "
-            "what held at a record's time may not be there yet",
-            fix="read the topic with table(), or take another supplier",
+            "the row of a record's time may not be there yet",
+            fix="read the topic with table(), or use another supplier",
             fields={"option": "materialized"},
         )
     if stored.version != FIRST_VERSION or stored.upgrade is not None:

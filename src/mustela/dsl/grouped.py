@@ -1,4 +1,4 @@
-"""A stream whose records are grouped by key: what can be folded into a table."""
+"""A stream whose records are grouped by key, ready to be folded into a table."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
     ) -> KTable[K, int]:
         """Count the records of each key.
 
-        The store and the result hold Kafka's 8-byte long. Counting begins before records travel
-        to the lane of their key, so a frequent key costs no more than a rare one.
+        The store and the result hold Kafka's 8-byte long. Counting begins before records travel to
+        the lane of their key, so a frequent key costs no more than a rare one.
 
         Args:
             store: Name of the store; ``name`` if not given.
@@ -107,16 +107,16 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Fold the values of each key two by two, in the order of the records.
+        """Fold the values of each key in pairs, in the order of the records.
 
         The first value of a key is the first result; the adder is not called for it.
 
         Args:
-            adder: Called with the result so far and the next value. If it returns None, the row
-                is deleted, and the next value starts anew.
-            associative: Whether values may be folded in any grouping and any order, as for sums
-                and maxima: ``f(f(a, b), c) == f(a, f(b, c))`` and ``f(a, b) == f(b, a)``. Then
-                folding begins before records travel to the lane of their key: much cheaper.
+            adder: Called with the current result and the next value. If it returns None, the row is
+                deleted, and the next value begins a new one.
+            associative: Whether values may be folded in any grouping and any order, as for sums and
+                maxima: ``f(f(a, b), c) == f(a, f(b, c))`` and ``f(a, b) == f(b, a)``. Then folding
+                begins before records travel to the lane of their key, which is much cheaper.
             value: Type or serde of the values; the stream's if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -200,25 +200,25 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         Args:
             initializer: Called without arguments for the first aggregate of a key: ``list``,
                 ``dict``, ``lambda: 0``; not a value such as ``[]``.
-            adder: Called with key, value and the aggregate so far. If it returns None, the row
-                is deleted, and the next record starts anew.
-            merger: Called with key and two aggregates, of which each holds some of the records.
-                With it folding begins before records travel to the lane of their key.
+            adder: Called with key, value and the current aggregate. If it returns None, the row is
+                deleted, and the next record begins a new one.
+            merger: Called with key and two aggregates, each of some of the records. With it,
+                folding begins before records travel to the lane of their key.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
-                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
-                given. Names of other arguments cannot be fields.
+                become the fields of rows; ``value`` is then the type of the rows, `Row` if not
+                given. Fields cannot have the names of other arguments.
 
         Returns:
             The table of aggregates.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
-            FunctionError: If a function cannot be called with what it will get.
+            InitializerError: If the initializer is a value, not a function.
+            FunctionError: If a function cannot be called with its arguments.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -251,16 +251,16 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | UnlimitedWindows | SessionWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Group the records by time too, so that each window has a result of its own.
+        """Group the records by time too, so that each window has its own result.
 
         Args:
-            windows: Which windows a record belongs to.
+            windows: The windows for the records.
 
         Returns:
             The records in windows, which can be counted, reduced or aggregated.
 
         Raises:
-            BadOptionError: If ``windows`` are none, or have a ``windows_for`` of their own.
+            BadOptionError: If ``windows`` are not windows, or have their own ``windows_for``.
 
         Example:
             >>> from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A table whose rows are grouped anew: what can be folded into a table of the groups."""
+"""A table whose rows are regrouped, ready to be folded into a table of the groups."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-_TAKEN_OUT = "rows of the table are taken out of it again when they change"
+_TAKEN_OUT = "rows of the table are removed from it again when they change"
 
 
 class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
     """The rows of a table by group; made by `KTable.group_by`.
 
-    A row that changes is taken away from its old group and added to its new one, in this order;
-    where the group is the same, that is one change of the result. A group that has become empty
-    stays in the result, with whatever the subtractor left: a count of 0, for instance.
+    A row that changes is subtracted from its old group and added to its new one, in this order; if
+    the group is the same, that is one change of the result. A group that has become empty stays in
+    the result, with whatever the subtractor left: a count of 0, for instance.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -101,14 +101,14 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """Fold the values of each group two by two.
+        """Fold the values of each group in pairs.
 
         The first value of a group is the first result; the adder is not called for it. Both
         functions may change the result that they get and return it.
 
         Args:
-            adder: Called with the result so far and a value that has come to the group.
-            subtractor: Called with the result so far and a value that has left the group; must
+            adder: Called with the current result and a value that has been added to the group.
+            subtractor: Called with the current result and a value that has left the group; it must
                 undo what the adder did. If it returns None, the row is deleted.
             value: Type or serde of the values; the grouping's if not given.
             store: Name of the store; ``name`` if not given.
@@ -191,25 +191,26 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         Args:
             initializer: Called without arguments for the first aggregate of a group: ``list``,
                 ``dict``, ``lambda: 0``; not a value such as ``[]``.
-            adder: Called with group, a value that has come to it, and the aggregate so far.
-            subtractor: Called with group, a value that has left it, and the aggregate so far;
-                must undo what the adder did. If one of the two returns None, the row is deleted,
-                and the next value starts anew.
+            adder: Called with the group, a value that has been added to it, and the current
+                aggregate.
+            subtractor: Called with the group, a value that has left it, and the current aggregate;
+                it must undo what the adder did. If one of the two returns None, the row is deleted,
+                and the next value begins a new one.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
-                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
-                given. Names of other arguments cannot be fields.
+                become the fields of rows; ``value`` is then the type of the rows, `Row` if not
+                given. Fields cannot have the names of other arguments.
 
         Returns:
             The table of aggregates.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
-            FunctionError: If a function cannot be called with what it will get.
+            InitializerError: If the initializer is a value, not a function.
+            FunctionError: If a function cannot be called with its arguments.
             SubtractorError: If there is no subtractor.
 
         Example:
@@ -258,11 +259,11 @@ def _check_subtractor(
         check_function(subtractor, arguments, role="subtractor", verb=verb, at=at)
         return
     wanted = ", ".join(arguments)
-    msg = f"{verb} of a re-grouped table needs a subtractor"
+    msg = f"{verb} of a regrouped table needs a subtractor"
     raise SubtractorError(
         msg,
         at=at,
-        why="when a row changes or goes, its old value must be taken out of its group again",
+        why="when a row changes or is deleted, its old value must be removed from its group",
         fix=f"add a function that undoes what the adder did: lambda {wanted}: ...",
         fields={"verb": verb, "arguments": arguments},
     )

@@ -1,4 +1,4 @@
-"""What the handles of streams and tables have in common: the step that they stand for."""
+"""What the handles of streams and tables share: the step for which they stand."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HandleKind = Literal["stream", "table", "global table"]
 
 
 class Handle(VerbStage, Generic[K, V]):
-    """A step of the topology, with the serdes of what comes out of it.
+    """A step of the topology, with the serdes of its output.
 
     Args:
         registry: The topology while it is being written.
         name: The step's name.
-        key: Serde of the keys, where it is known.
-        value: Serde of the values, where it is known.
+        key: Serde of the keys, if it is known.
+        value: Serde of the values, if it is known.
     """
 
     _kind: ClassVar[HandleKind] = "stream"
@@ -48,11 +48,11 @@ class Handle(VerbStage, Generic[K, V]):
 
     @property
     def serdes(self) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """The serdes of keys and values, where they are known."""
+        """The serdes of keys and values, if they are known."""
         return self._key, self._value
 
     def _check_builder(self, other: object, *, verb: str, at: Origin) -> None:
-        """Check that a stream or table that this one meets comes from the same builder.
+        """Check that another stream or table comes from the same builder.
 
         Args:
             other: What the user passed.
@@ -68,7 +68,7 @@ class Handle(VerbStage, Generic[K, V]):
             raise BadOptionError(
                 msg,
                 at=at,
-                why=f"{verb} takes what a builder or another step gave",
+                why=f"{verb} takes the result of a builder or of another step",
                 fix="pass the handle that stream(), table() or a step returned",
                 fields={"verb": verb},
             )
@@ -85,5 +85,5 @@ class Handle(VerbStage, Generic[K, V]):
 
 
 def registry_of(handle: Handle[Any, Any]) -> Registry:
-    """Return the topology of which a handle is a part, while it is being written."""
+    """Return the topology of a handle, while it is being written."""
     return handle._registry  # pyright: ignore[reportPrivateUsage] - the one place that may

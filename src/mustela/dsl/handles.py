@@ -1,4 +1,4 @@
-"""Where handles are made: each makes others, and imports none of them to run."""
+"""The place where handles are made, so that their modules need not import each other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Handles:
     def stream(
         self, name: str, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> KStream[Any, Any]:
-        """Return the stream that a step gives, with what is known of its serdes."""
+        """Return the stream of a step, with what is known of its serdes."""
         return KStream(self._registry, name, key, value)
 
     def processed(
@@ -56,7 +56,7 @@ class Handles:
         outputs: Mapping[str, tuple[Any, Any]],
         replies: Replies,
     ) -> ProcessedKStream[Any, Any]:
-        """Return the stream that a processor gives, which has outputs and replies beside it."""
+        """Return the stream of a processor, which also has outputs and replies."""
         return ProcessedKStream(self._registry, name, key, None, outputs=outputs, replies=replies)
 
     def transacted(
@@ -68,7 +68,7 @@ class Handles:
     def table(
         self, name: str, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> KTable[Any, Any]:
-        """Return the table that a step gives."""
+        """Return the table of a step."""
         return KTable(self._registry, name, key, value)
 
     def global_table(self, name: str, key: Serde[Any], value: Serde[Any]) -> GlobalKTable[Any, Any]:
@@ -78,7 +78,7 @@ class Handles:
     def grouped(
         self, parent: str, path: str, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> KGroupedStream[Any, Any]:
-        """Return the records of a step by key; names of what follows begin with the path."""
+        """Return the records of a step by key; the names of later steps begin with the path."""
         return KGroupedStream(self._group(parent, path, key, value))
 
     def grouped_table(

@@ -21,7 +21,7 @@ from mustela.topology.window_aggregate import WindowAggregateNode
 __all__ = ["copy_spec", "kept_for", "tables_kept_ms", "windows_kept_ms"]
 
 _KEPT_MAX_MS = 1 << 53
-"""What waits longer than this waits for ever."""
+"""A longer wait than this has no end."""
 
 
 def copy_spec(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -> StoreSpec:
@@ -36,16 +36,16 @@ def copy_spec(step: str, side: Handle[Any, Any], key: Serde[Any], suffix: str) -
 
 
 def kept_for(copy: StoreSpec, kept_ms: int) -> StoreSpec:
-    """Return a copy that forgets windows, where its keys say when they begin."""
+    """Return a copy that forgets windows, if its keys say when they begin."""
     if isinstance(copy.key_serde, WindowedSerde | SessionWindowedSerde):
         return replace(copy, kind="window", retention_ms=kept_ms)
     return copy
 
 
 def windows_kept_ms(registry: Registry, *tables: str) -> int | None:
-    """Return how long after its beginning a window may still change in one of some tables.
+    """Return how long after its start a window may still change in one of some tables.
 
-    None if that has no end, or if one of the tables does not have the keys of a windowed
+    None if there is no end, or if one of the tables does not have the keys of a windowed
     aggregation.
     """
     longest = 0

@@ -1,4 +1,4 @@
-"""How the keys of two sides of a join come together."""
+"""How the keys of the two sides of a join are matched."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["join_key"]
 def join_key(
     left: Handle[Any, Any], right: Handle[Any, Any], said: Serde[Any] | None, *, at: Origin
 ) -> Serde[Any]:
-    """Return the serde by whose bytes both sides of a join find each other.
+    """Return the serde by whose bytes the two sides of a join are matched.
 
     Args:
         left: The left side.
         right: The right side.
-        said: What the user said at the join.
+        said: The serde that the user gave for the join.
         at: The user's line.
 
     Raises:
-        JoinKeysError: If nothing was said and the sides' keys are written in two ways, or are in
-            different windows.
+        JoinKeysError: If none was given and the sides encode their keys differently, or the keys
+            are in different windows.
     """
     one, other = left.serdes[0], right.serdes[0]
     if is_read(one) and other is not None:
@@ -45,7 +45,7 @@ def join_key(
             evidence={"left": f"key {one.name}", "right": f"key {other.name}"},
             at=at,
             why='a join matches keys byte for byte, and 7 and "7" are different bytes',
-            fix=f"give the left side keys of the right side's type first, with select_key, or say "
+            fix=f"first give the left side keys of the right side's type, with select_key, or give "
             f"key= at the join if {one.name} and {other.name} hold the same Python values",
             fields={"left": one.name, "right": other.name},
         )
@@ -58,10 +58,10 @@ def _check_windows(
     keys: tuple[Serde[Any], Serde[Any]],
     at: Origin,
 ) -> None:
-    """Check that keys in windows meet keys in the same windows.
+    """Check that keys in windows are joined with keys in the same windows.
 
     Raises:
-        JoinKeysError: If they do not.
+        JoinKeysError: If they are not.
     """
     told = [_windows(serde) for serde in keys]
     if told[0] == told[1]:
@@ -72,8 +72,8 @@ def _check_windows(
     else:
         side = left if told[0] else right
         fix = (
-            f"aggregate both sides in the same windows; or make a stream of {side.name!r} whose"
-            " keys are in no windows, and join that: "
+            f"aggregate both sides in the same windows; or make a stream of {side.name!r} with"
+            " plain keys, and join that: "
             "to_stream(lambda window, value: window.key, key=...)"
         )
     msg = f"{left.name!r} and {right.name!r} cannot be joined: their windows differ"
@@ -81,8 +81,8 @@ def _check_windows(
         msg,
         evidence={"left": one, "right": other},
         at=at,
-        why="the key of a windowed aggregation is a key in a window, and meets the same key in the"
-        " same window",
+        why="the key of a windowed aggregation includes its window, and only matches the same key"
+        " in the same window",
         fix=fix,
         fields={"left": keys[0].name, "right": keys[1].name},
     )

@@ -47,7 +47,7 @@ def add_stream_join(
 
     Raises:
         BadOptionError: If windows are missing, or the store of a side cannot keep its records.
-        JoinKeysError: If the two sides write their keys in different ways.
+        JoinKeysError: If the two sides encode their keys differently.
         DuplicateStoreError: If both sides have the same store.
     """
     windows = _windows(other, wish, at)
@@ -80,7 +80,7 @@ def _windows(other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindows:
     """Return the windows of a join with a stream.
 
     Raises:
-        BadOptionError: If it has none, or they are no windows of joins.
+        BadOptionError: If there are none, or they are not windows for joins.
     """
     windows: Any = wish.windows
     if isinstance(windows, JoinWindows):
@@ -93,7 +93,7 @@ def _windows(other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindows:
     raise BadOptionError(
         msg,
         at=at,
-        why="streams never end: only a window says which records can still meet",
+        why="streams never end: only a window says which records can still be joined",
         fix=f"write windows={_WINDOWS}",
         fields={"verb": wish.verb, "option": "windows"},
     )
@@ -102,7 +102,7 @@ def _windows(other: Handle[Any, Any], wish: Wish, at: Origin) -> JoinWindows:
 def _store_base(
     wish: Wish, options: StreamJoined[Any, Any, Any], step: str, *, at: Origin
 ) -> tuple[str, bool]:
-    """Return what the names of the stores begin with, and whether the user said so."""
+    """Return the beginning of the stores' names, and whether the user gave it."""
     said = choose("store", wish.store, options.store, holder="StreamJoined", at=at)
     longest = STORE_NAME_LENGTH_MAX - _STORE_SUFFIX_LENGTH_MAX
     if said is not None:
@@ -117,8 +117,8 @@ def add_table_join(
     """Add a join of a stream with a table; return the step and the serde of its keys.
 
     Raises:
-        JoinKeysError: If the two sides write their keys in different ways.
-        BadOptionError: If records wait, and the table does not know their rows any more.
+        JoinKeysError: If the two sides encode their keys differently.
+        BadOptionError: If records wait longer than the table knows their rows.
     """
     assert wish.kind != "outer"
     options = options_or(wish.joined, Joined[Any, Any, Any](), at=at)
@@ -170,7 +170,7 @@ def _grace(
     *,
     at: Origin,
 ) -> int | None:
-    """Return how long records wait, None where they do not.
+    """Return how long records wait, None if they do not.
 
     Raises:
         BadOptionError: If the table has no versions, or forgets them before the wait is over.
@@ -186,7 +186,7 @@ def _grace(
             evidence={"grace": options.grace},
             at=at,
             why="a record that waited is joined with the row of its own time, and only a "
-            "versioned table knows what was before",
+            "versioned table knows earlier rows",
             fix="give the table Materialized(supplier=Stores.persistent_versioned_key_value_store("
             "...)), or leave out grace=",
             fields=fields,
@@ -198,7 +198,7 @@ def _grace(
             msg,
             evidence={"grace": f"{grace_ms} ms", "history": f"{history} ms"},
             at=at,
-            why="when the wait is over the row of the record's time would be forgotten",
+            why="at the end of the wait the row of the record's time would be forgotten",
             fix="give the table a longer history, or the join a shorter grace",
             fields=fields,
         )
@@ -211,15 +211,15 @@ def add_global_join(
     """Add a join of a stream with a global table; return the step and the serde of its keys.
 
     Raises:
-        BadOptionError: If nothing says which row a record meets, or that is said twice.
-        FunctionError: If what says so cannot be called with what it will get.
+        BadOptionError: If nothing says with which row a record is joined, or two options do.
+        FunctionError: If the function that says so cannot be called with its arguments.
     """
     assert wish.kind != "outer"
     table = registry_of(left).node(other.name)
     assert isinstance(table, GlobalTableNode)
     extractor = _extractor(other, wish, at)
     place = begin_join(left, other, wish, Joined[Any, Any, Any](), ("value", "row"), at).place
-    place["parents"] = (left.name,)  # the table's rows are there: it sends nothing
+    place["parents"] = (left.name,)  # the table's rows are already there: it sends nothing
     registry_of(left).add(
         GlobalJoinNode(
             **place,
@@ -243,7 +243,7 @@ def _extractor(other: Handle[Any, Any], wish: Wish, at: Origin) -> Extractor:
     raise BadOptionError(
         msg,
         at=at,
-        why="a global table is looked up by any key; nothing says by which",
+        why="a global table is looked up by any key, so the join has to say by which",
         fix="write foreign_key=lambda value: ..., which gives the row's key; or"
         " foreign_key_with_key=lambda key, value: key",
         fields={"verb": wish.verb, "option": "foreign_key"},

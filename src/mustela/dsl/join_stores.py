@@ -43,7 +43,7 @@ class JoinStores:
         """Return the store of the right stream's records.
 
         Raises:
-            DuplicateStoreError: If it has the name of the left one.
+            DuplicateStoreError: If it has the name of the left store.
         """
         suffix = "-other-join-store" if self.kind == "inner" else "-outer-other-join-store"
         said = self.options
@@ -61,7 +61,7 @@ class JoinStores:
         return spec
 
     def unmatched(self) -> StoreSpec | None:
-        """Return where records wait that have no partner yet, if they are results at all."""
+        """Return the store for records without a partner, if they are results at all."""
         if self.kind == "inner":
             return None
         supplied = self.options.this_store
@@ -99,8 +99,8 @@ class JoinStores:
         """Return a supplied store, if it can keep the records of this join.
 
         Raises:
-            BadOptionError: If it is no window store with duplicates, window and retention of the
-                join.
+            BadOptionError: If it is not a window store with the duplicates, window and retention of
+                the join.
         """
         spec = checked_supplier(supplier, at=self.at)
         window = self.window
@@ -117,7 +117,7 @@ class JoinStores:
                 f"retention {window.retention_ms} ms",
             },
             at=self.at,
-            why="records of one key and time all stay, for before, after and grace together",
-            fix="let the supplier say what the join needs, or leave it out",
+            why="all records of one key and time must stay, for before, after and grace together",
+            fix="give the supplier the values that the join needs, or leave it out",
             fields={"store": spec.name},
         )

@@ -1,4 +1,4 @@
-"""What was asked of a join of a stream, and the join that is about to be made of it."""
+"""What the user asks of a join of a stream, and the join that is about to be made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERBS: dict[StreamJoinKind, str] = {"inner": "join", "left": "left_join", "oute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a user said of a join, whatever it is with."""
+    """The user's arguments of a join, whatever the other side is."""
 
     kind: StreamJoinKind
     with_key: bool
@@ -39,7 +39,7 @@ class Wish:
     joined: Joined[Any, Any, Any] | None = None
 
     def of_global_table(self) -> Wish:
-        """Take Kafka Streams' order: the table, how its key is found, the joiner."""
+        """Accept Kafka Streams' order: the table, the key function, the joiner."""
         given = self.foreign_key or self.foreign_key_with_key
         if given is None and callable(self.windows):
             first = self.joiner
@@ -59,8 +59,8 @@ class Join:
     Attributes:
         left: The stream.
         other: What it is joined with.
-        options: What was said as one object.
-        place: Where the step stands.
+        options: The options given as one object.
+        place: The place of the step.
     """
 
     left: Handle[Any, Any]
@@ -69,7 +69,7 @@ class Join:
     place: NodePlace
 
     def key(self) -> Serde[Any]:
-        """Return the serde by which both sides write their keys.
+        """Return the serde with which both sides encode their keys.
 
         Raises:
             JoinKeysError: If there is none.
@@ -78,7 +78,7 @@ class Join:
         return join_key(self.left, self.other, said, at=self.place["origin"])
 
     def values(self) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """Return the serdes of the values of both sides, where they are known."""
+        """Return the serdes of the values of both sides, if they are known."""
         left = self._said("value", self.options.value) or self.left.serdes[1]
         other = self._said("value", self.options.other_value) or self.other.serdes[1]
         return left, other
@@ -101,13 +101,13 @@ def begin_join(
     Args:
         left: The stream.
         other: What it is joined with.
-        wish: What the user said.
-        options: What of that was said as one object.
-        arguments: What the joiner is called with, beside the key.
+        wish: The user's arguments.
+        options: Those of them that were given as one object.
+        arguments: The joiner's arguments besides the key.
         at: The user's line.
 
     Raises:
-        FunctionError: If the joiner cannot be called with what it will get.
+        FunctionError: If the joiner cannot be called with its arguments.
         OptionConflictError: If two names are given.
         DuplicateNameError: If the name is taken.
     """

@@ -71,9 +71,9 @@ class KStream(
 ):
     """A stream of records with keys of type K and values of type V.
 
-    Each method adds a step and returns what comes out of it. The stream itself never changes and
-    can be used any number of times. User functions run in Spark's Python workers, so they must be
-    picklable (lambdas are), and what they change outside of themselves stays in one worker.
+    Each method adds a step and returns its result. The stream itself never changes and can be used
+    any number of times. User functions run in Spark's Python workers, so they must be picklable
+    (lambdas are), and any other state that they change stays in one worker.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -98,10 +98,10 @@ class KStream(
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> KStream[K2, W]:
-        """Replace each record's key and value; timestamp and headers stay as they are.
+        """Replace each record's key and value; timestamp and headers stay the same.
 
-        The key may change, so a later grouping or join sends records to the lane of their new
-        key. Use `map_values` where the key stays.
+        The key may change, so a later grouping or join sends records to the lane of their new key.
+        Use `map_values` if the key does not change.
 
         Args:
             mapper: Called with key and value; returns the new key and the new value as a pair.
@@ -144,10 +144,10 @@ class KStream(
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> KStream[K, W]:
-        """Replace each value; keys, timestamps and headers stay as they are.
+        """Replace each value; keys, timestamps and headers stay the same.
 
-        The key cannot change, so a later grouping or join sends nothing anywhere for this step.
-        Use `map` where the key must change too.
+        The key cannot change, so no records travel at a later grouping or join because of this
+        step. Use `map` if the key must change too.
 
         Args:
             mapper: Called with the value, which may be None.
@@ -187,7 +187,7 @@ class KStream(
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> KStream[K, W]:
-        """Replace each value by what key and value give; see `map_values`.
+        """Replace each value by a function of key and value; see `map_values`.
 
         Args:
             mapper: Called with key and value. It must not change the key.
@@ -229,8 +229,8 @@ class KStream(
     ) -> KStream[K2, W]:
         """Replace each record by any number of records; timestamp and headers are the record's.
 
-        The keys may change, so a later grouping or join sends records to the lane of their new
-        key. Use `flat_map_values` where the key stays.
+        The keys may change, so a later grouping or join sends records to the lane of their new key.
+        Use `flat_map_values` if the key does not change.
 
         Args:
             mapper: Called with key and value; returns or yields pairs of key and value.
@@ -241,7 +241,7 @@ class KStream(
                 application's handlers if not given.
 
         Returns:
-            The stream of new records, in the order in which the mapper gave them.
+            The stream of new records, in the order in which the mapper returned them.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -283,7 +283,7 @@ class KStream(
                 application's handlers if not given.
 
         Returns:
-            The stream of new values, in the order in which the mapper gave them.
+            The stream of new values, in the order in which the mapper returned them.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -311,7 +311,7 @@ class KStream(
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> KStream[K, W]:
-        """Replace each value by any number of values made of key and value.
+        """Replace each value by any number of values, from key and value.
 
         Args:
             mapper: Called with key and value; returns or yields values. It must not change
@@ -322,7 +322,7 @@ class KStream(
                 application's handlers if not given.
 
         Returns:
-            The stream of new values, in the order in which the mapper gave them.
+            The stream of new values, in the order in which the mapper returned them.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -355,7 +355,7 @@ class KStream(
                 application's handlers if not given.
 
         Returns:
-            The stream of the records that hold.
+            The stream of matching records.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -393,7 +393,7 @@ class KStream(
                 application's handlers if not given.
 
         Returns:
-            The stream of the records that do not hold.
+            The stream of records that do not match.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -459,8 +459,8 @@ class KStream(
     ) -> KStream[K, V]:
         """Call a function for each record and pass the record on unchanged.
 
-        What the action does outside is not part of the transaction: it may happen again when an
-        epoch is run again.
+        External effects of the action are not part of the transaction: they may happen again when
+        an epoch is run again.
 
         Args:
             action: Called with key and value; what it returns is ignored.
@@ -495,10 +495,10 @@ class KStream(
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Call a function for each record; nothing goes on from here.
+        """Call a function for each record; no records are passed on.
 
-        What the action does outside is not part of the transaction: it may happen again when an
-        epoch is run again.
+        External effects of the action are not part of the transaction: they may happen again when
+        an epoch is run again.
 
         Args:
             action: Called with key and value; what it returns is ignored.
@@ -522,15 +522,15 @@ class KStream(
         self._registry.add(ForeachNode(**place, action=action))
 
     def merge(self, *others: KStream[K2, V2], name: str | None = None) -> KStream[K | K2, V | V2]:
-        """Put the records of several streams into one.
+        """Merge the records of several streams into one.
 
         Args:
             others: The other streams, of the same builder.
             name: Step name; made from the step's place if not given.
 
         Returns:
-            The records of all. Those of one stream stay in order. A step behind that works by
-            key sees those of all streams in order of time, as far as they are there.
+            The records of all streams. Those of one stream stay in order. A later step that works
+            by key sees those of all streams in order of time, as far as they are available.
 
         Raises:
             OtherBuilderError: If another stream comes from another builder.
@@ -582,7 +582,7 @@ class KStream(
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V]:
-        """Group the records by a new key: `select_key` and `group_by_key` in one.
+        """Group the records by a new key: `select_key` and `group_by_key` in one step.
 
         Args:
             mapper: Called with key and value; returns the key to group by.
@@ -623,11 +623,11 @@ class KStream(
     def group_all(
         self, *, value: type[V] | Serde[V] | None = None, name: str | None = None
     ) -> KGroupedStream[str, V]:
-        """Group all records together, those without a key too, under the key ``all``.
+        """Group all records together, even those without a key, under the key ``all``.
 
-        What is folded so is in one lane. Counts, aggregates by name, and folds with a merger or
-        ``associative=True`` are combined before records travel there, so that it gets a row from
-        each task instead of every record; any other fold gets them all, one after the other.
+        The fold runs in one lane. Counts, aggregates by name, and folds with a merger or
+        ``associative=True`` are combined before records travel there, so that it gets one row from
+        each task instead of every record; any other fold gets all records, one at a time.
 
         Args:
             value: Type or serde of the values; the stream's if not given.
@@ -666,14 +666,14 @@ class KStream(
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K, V]:
-        """Group the records by the key they have.
+        """Group the records by their present key.
 
         Records travel to the lane of their key only if they are not there already.
 
         Args:
             key: Type or serde of the key; the stream's if not given.
             value: Type or serde of the values; the stream's if not given.
-            name: What the names of the following steps begin with; the stream's name if not given.
+            name: The beginning of the names of the following steps; the stream's name if not given.
             grouped: Serdes and name as one object.
 
         Returns:
@@ -711,20 +711,20 @@ class KStream(
         """Write the records to a topic.
 
         Args:
-            topic: The topic, or a function of key, value and record context that names one for
-                each record.
+            topic: The topic, or a function of key, value and record context that returns the topic
+                for each record.
             key: Type or serde of the keys; the stream's if not given.
             value: Type or serde of the values; the stream's if not given.
             name: Step name; made from the step's place and the topic if not given.
             partitioner: Called with topic, key, value and the number of partitions; returns a
                 partition, or None for Kafka's own choice by key. A set of several partitions
                 sends the record to each of them, an empty one drops it.
-            produced: All of this as one object.
+            produced: These options as one object.
             on_error: What happens to a record that fails here; see `mustela.handlers`. The
                 application's handlers if not given.
 
         Raises:
-            MissingSerdeError: If nothing says how keys or values become bytes.
+            MissingSerdeError: If no serde is known for keys or values.
             BadNameError: If the topic's name, or ``name``, breaks Kafka's rule for names.
             DuplicateNameError: If another step already has this name.
 
@@ -767,7 +767,7 @@ class KStream(
     def _of_values(
         self, place: NodePlace, said: Any, mapper: Callable[..., Any], part: Part = "all"
     ) -> KStream[K, Any]:
-        """Return the stream of a step that gives other values."""
+        """Return the stream of a step that changes values."""
         step = place["name"]
         value = said_or_read("value", said, mapper, part, step=step, at=place["origin"])
         return self._registry.handles.stream(step, self._key, value)
@@ -812,7 +812,7 @@ def _check_is_stream(name: str, other: Handle[Any, Any], *, at: Origin) -> None:
     raise BadOptionError(
         msg,
         at=at,
-        why="merge puts the records of streams together, and a table has rows",
+        why="merge combines the records of streams, and a table has rows",
         fix="read the topic with stream() or table()"
         if kind == "GlobalKTable"
         else "merge with the table's changes: table.to_stream()",

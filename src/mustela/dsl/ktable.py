@@ -45,8 +45,8 @@ K2 = TypeVar("K2")
 class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K, V]):
     """A table whose rows change as records arrive; made by a builder or by an aggregation.
 
-    Each method adds a step and returns what comes out of it. The table itself never changes and
-    can be used any number of times.
+    Each method adds a step and returns its result. The table itself never changes and can be used
+    any number of times.
 
     Example:
         >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -88,13 +88,13 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, V]:
-        """Keep the rows for which the predicate holds; a row that stops to hold is deleted.
+        """Keep the rows for which the predicate is true; a row that no longer matches is deleted.
 
-        With ``emit = barrier``, where this table or the result has a store, a deletion goes out
-        only for rows that were in the result. Where neither has one nobody knows, and a deletion
-        goes out for each changed row that does not hold. With ``emit = every`` the store of this
-        table decides; that of the result does only in front of a grouping, a suppression, or the
-        right side of a join by foreign key, which ask for the values before.
+        With ``emit = barrier``, and if this table or the result has a store, a deletion is sent
+        only for rows that were in the result. If neither has a store, nobody knows which these are,
+        and a deletion is sent for each changed row that does not match. With ``emit = every``, the
+        store of this table decides; that of the result decides only before a grouping, a
+        suppression, or the right side of a join by foreign key, which ask for old values.
 
         Args:
             predicate: Called with key and value of each changed row, never with a null value.
@@ -103,7 +103,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             materialized: Options of that store.
 
         Returns:
-            The table of the rows that hold.
+            The table of matching rows.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -125,7 +125,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, V]:
-        """Keep the rows for which the predicate does not hold; see `filter`.
+        """Keep the rows for which the predicate is false; see `filter`.
 
         Args:
             predicate: Called with key and value of each changed row, never with a null value.
@@ -134,7 +134,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             materialized: Options of that store.
 
         Returns:
-            The table of the rows that do not hold.
+            The table of rows that do not match.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -157,12 +157,12 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, W]:
-        """Replace each row's value; deletions pass through.
+        """Replace each row's value; deletions are passed on.
 
         Args:
             mapper: Called with the value of each changed row, never with None. If it returns
                 None, the row is deleted from the result.
-            value: Type or serde of the new values, for the store and for what follows.
+            value: Type or serde of the new values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
@@ -195,11 +195,11 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, W]:
-        """Replace each row's value by what key and value give; see `map_values`.
+        """Replace each row's value by a function of key and value; see `map_values`.
 
         Args:
             mapper: Called with key and value of each changed row. It must not change the key.
-            value: Type or serde of the new values, for the store and for what follows.
+            value: Type or serde of the new values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
@@ -229,21 +229,21 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, W]:
-        """Replace each row's value, that of a deleted row too.
+        """Replace each row's value, even that of a deleted row.
 
-        Unlike a mapper, the transformer is also called when a row is deleted, and what it then
-        returns is the row's value in the result. The result is always stored: a row may be there
+        Unlike a mapper, the transformer is also called when a row is deleted, and its result is
+        then the row's value in the result. The result is always stored, because it may contain rows
         that this table no longer has.
 
         Args:
-            transformer: Called with key and value of each changed row; the value is None when
-                the row was deleted. If it returns None, the row is deleted from the result. Or a
-                `ValueTransformerWithKey` class, or a function without arguments that gives a new
-                one each time: then it has a context, and stores.
+            transformer: Called with key and value of each changed row; the value is None if the row
+                was deleted. If it returns None, the row is deleted from the result. To use a
+                context and stores, give a `ValueTransformerWithKey` class, or a function without
+                arguments that returns a new one on each call.
             stores: For such a class: names of stores that were added with
                 `StreamsBuilder.add_state_store`, or that tables have; or store builders, which are
                 added here. Its ``stores()``, if it has one, names more.
-            value: Type or serde of the new values, for the store and for what follows.
+            value: Type or serde of the new values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of the store; made from the step's name if not given.
             materialized: Options of that store.
@@ -254,7 +254,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If the transformer cannot be called with a key and a value, or a supplier
-                gives no transformers.
+                does not return transformers.
             UnknownStoreError: If a store was not added.
             BadOptionError: If stores are given to a function, which cannot reach them.
 
@@ -302,13 +302,14 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         key: type[Any] | Serde[Any] | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Return the changes as a stream: each new value as a record, a deletion as a null value.
+        """Return the changes as a stream: new values as records, deletions as null values.
 
         Args:
-            mapper: Gives a new key from key and value; a later grouping or join then re-keys.
-            flat: Of a windowed table: the key is that inside the windowed key, and the value is a
-                `Row` of ``key``, ``start`` and ``end`` (in milliseconds) and ``value``, which is
-                None where the window's row was deleted.
+            mapper: Returns a new key for key and value; a later grouping or join then sends records
+                to the lane of the new key.
+            flat: For a windowed table: the key is the one inside the windowed key, and the value is
+                a `Row` of ``key``, ``start`` and ``end`` (in milliseconds) and ``value``, which is
+                None if the window's row was deleted.
             key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
 
@@ -319,7 +320,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             DuplicateNameError: If another step already has this name.
             FunctionError: If the mapper cannot be called with a key and a value.
             BadOptionError: If ``key`` is given without a mapper, or ``flat`` with one.
-            NotWindowedError: If ``flat`` is said of a table that is not windowed.
+            NotWindowedError: If ``flat`` is given for a table that is not windowed.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -417,7 +418,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         store: str | None,
         materialized: Materialized[Any, Any] | None,
     ) -> Mapped:
-        """Choose name, serdes and store of a table of other values."""
+        """Choose name, serdes and store of a table with other values."""
         at = user_origin()
         options = options_or(materialized, Materialized[Any, Any](), at=at)
         apart = store or options.store_name or function_name(mapper)
@@ -440,29 +441,29 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
 def _refuse_key(step: str, key: object, at: Origin) -> None:
     if key is None:
         return
-    msg = f"{step!r} is given key= and no mapper"
+    msg = f"{step!r} is given key= but no mapper"
     raise BadOptionError(
         msg,
         at=at,
-        why="without a mapper the keys stay what they are",
+        why="without a mapper the keys do not change",
         fix="leave out key=, or give a mapper: to_stream(lambda key, value: ..., key=...)",
         fields={"option": "key"},
     )
 
 
 def _check_flat(name: str, key: Serde[Any] | None, mapper: object, at: Origin) -> None:
-    """Check that a table has windowed keys, and nothing else is to be done with them."""
+    """Check that a table has windowed keys, and that no mapper changes them."""
     if mapper is not None:
         msg = f"to_stream of {name!r} cannot have both flat= and a mapper"
         raise BadOptionError(
             msg,
             at=at,
-            why="each of them says what the new keys are",
+            why="each of them decides the new keys",
             fix="leave out flat=, or use select_key on the flat rows",
             fields={"option": "flat"},
         )
     if not isinstance(key, WindowedSerde | SessionWindowedSerde):
-        msg = f"the rows of {name!r} cannot be made flat: its keys are not windowed"
+        msg = f"the rows of {name!r} cannot be flattened: its keys are not windowed"
         raise NotWindowedError(
             msg,
             at=at,

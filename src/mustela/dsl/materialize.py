@@ -1,4 +1,4 @@
-"""From what a user says about a table's store to its specification."""
+"""From the user's options for a table's store to its specification."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEY_VALUE_KINDS: Final[tuple[str, ...]] = (
     "key_value",
     "versioned",
 )
-"""The kinds that a table can be kept in whose rows are given, not computed from their own."""
+"""The kinds of stores for a table whose rows come from elsewhere, not from its own rows."""
 
 AGGREGATE_KINDS: Final[tuple[str, ...]] = ("timestamped_key_value", "key_value")
-"""The kinds that an aggregation can be kept in."""
+"""The kinds of stores for an aggregation."""
 
 _WINDOWED: Final = frozenset(("window", "session"))
-"""The kinds whose rows can have a retention: each has a time of its own."""
+"""The kinds of stores that can have a retention: each row has its own time."""
 
 
 def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do

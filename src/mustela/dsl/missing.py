@@ -1,4 +1,4 @@
-"""What to say where a part of a topology is asked for a step that it does not have."""
+"""What to answer if a part of a topology is asked for a step that it does not have."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["VerbStage"]
 
 
 class _Way(NamedTuple):
-    """The way from a kind of stage to another one, which has the step that was asked for.
+    """The way from a kind of stage to another one, which has the requested step.
 
     Attributes:
         to: The kind that has it.
-        why: Why the first kind does not.
+        why: Why the first kind does not have it.
         fix: What to write; ``{}`` stands for the step.
     """
 
@@ -28,36 +28,36 @@ class _Way(NamedTuple):
     fix: str
 
 
-_LOOKED_UP = "a global table is there to be looked up: its changes start nothing"
+_LOOKED_UP = "a global table can only be looked up: its changes produce no results"
 _READ = "read the topic with table() or stream() instead, or join a stream with this table"
-_RECORDS = "a table has rows; records are what its stream of changes has"
-_BY_KEY = "what is folded is grouped by key first"
-_FOLDED = "what is grouped or in windows is there to be folded, which makes a table of it"
-_OF_TABLE = "fold it first, and go on with the table: .count(...).{}(...)"
-_OF_CHANGES = "fold it first, and go on with what changes: .count(...).to_stream().{}(...)"
+_RECORDS = "a table has rows; its stream of changes has records"
+_BY_KEY = "records are grouped by key before they are folded"
+_FOLDED = "grouped records, and records in windows, have to be folded into a table first"
+_OF_TABLE = "fold it first, and continue with the table: .count(...).{}(...)"
+_OF_CHANGES = "fold it first, and continue with the changes: .count(...).to_stream().{}(...)"
 _TABLE = _Way("KTable", _FOLDED, _OF_TABLE)
 _STREAM = _Way("KStream", _FOLDED, _OF_CHANGES)
 _AGGREGATED = "each stream of a cogroup has an aggregator, so aggregate is the only fold"
 _COGROUPED = (
     _Way("KGroupedStream", _AGGREGATED, "write .aggregate(initializer, ...)"),
-    _Way("KTable", _FOLDED, "fold it first, and go on with the table: .aggregate(...).{}(...)"),
+    _Way("KTable", _FOLDED, "fold it first, and continue with the table: .aggregate(...).{}(...)"),
     _Way("KStream", _FOLDED, ".aggregate(...).to_stream().{}(...)"),
 )
 _FINAL = _Way(
     "TimeWindowedKStream",
-    "as in Kafka Streams, windows of a cogroup are told with each update",
+    "as in Kafka Streams, windows of a cogroup are sent on with each update",
     "hold the result back: .suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))",
 )
 _WAYS = {
     "StreamsBuilder": (
-        _Way("KStream", "a topic is read first", "builder.stream(...).{}(...)"),
-        _Way("KTable", "a topic is read first", "builder.table(...).{}(...)"),
+        _Way("KStream", "first a topic has to be read", "builder.stream(...).{}(...)"),
+        _Way("KTable", "first a topic has to be read", "builder.table(...).{}(...)"),
     ),
     "BranchedKStream": (
         _Way(
             "KStream",
-            "what is split is several streams",
-            "end the split, and take a stream of it: .default_branch()[name].{}(...)",
+            "a split stream is several streams",
+            "end the split, and use one of its streams: .default_branch()[name].{}(...)",
         ),
     ),
     "GlobalKTable": (_Way("KTable", _LOOKED_UP, _READ), _Way("KStream", _LOOKED_UP, _READ)),
@@ -70,7 +70,7 @@ _WAYS = {
         _Way("KGroupedStream", _BY_KEY, "stream.group_by_key().{}(...)"),
         _Way(
             "KTable",
-            "a stream has records and no rows",
+            "a stream has records, not rows",
             "stream.to_table(...).{}(...), or aggregate it first",
         ),
     ),
@@ -101,32 +101,32 @@ _GONE = {
     ("KStream", "flat_transform"): "stream.process(...)",
     ("KStream", "transform_values"): "stream.process_values(...)",
     ("KStream", "flat_transform_values"): "stream.process_values(...)",
-    ("KStream", "right_join"): "turn the sides round: other.left_join(this, joiner)",
-    ("KTable", "right_join"): "turn the sides round: other.left_join(this, joiner)",
+    ("KStream", "right_join"): "swap the sides: other.left_join(this, joiner)",
+    ("KTable", "right_join"): "swap the sides: other.left_join(this, joiner)",
     ("KStream", "windowed_by"): "stream.group_by_key().windowed_by(...)",
 }
-"""Steps that Kafka Streams had once, or that are looked for in a wrong place."""
+"""Steps that Kafka Streams once had, or that users look for in the wrong place."""
 
 
 class VerbStage:
-    """A part of a topology that steps can follow; knows the way to steps that it does not have."""
+    """A part of a topology that steps can follow; points to steps that it does not have."""
 
     def __init_subclass__(cls) -> None:
-        """Let the steps of each kind of stage take their options as in Kafka Streams."""
+        """Make the steps of each kind of stage accept their options as in Kafka Streams."""
         super().__init_subclass__()
         take_calls(cls)
 
     if not TYPE_CHECKING:  # type checkers know which steps there are
 
         def __getattr__(self, name: str) -> Any:
-            """Say what may have been meant."""
+            """Say what may be meant."""
             if name.startswith("_"):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)
             raise _no_such_step(type(self), self._stage_name(), name)
 
     def _stage_name(self) -> str:
-        """Return what the user knows this stage by; nothing if there is only one."""
+        """Return the name by which the user knows this stage; empty if there is only one."""
         return ""
 
 

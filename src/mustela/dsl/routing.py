@@ -588,7 +588,7 @@ def _branched(
             msg,
             at=at,
             why="a function gives the stream that goes into the result, a consumer keeps it",
-            fix="leave one of them out",
+            fix="leave out one of them",
             fields={"option": "consumer"},
         )
     return options

@@ -180,7 +180,7 @@ ANSWERED: dict[str, tuple[Call, str, str]] = {
     "two foreign keys": (
         lambda p: p.left.join(p.whole, both, foreign_key=value_of, foreign_key_with_key=key_of),
         "join is given two foreign keys",
-        "leave one of them out",
+        "leave out one of them",
     ),
     "table.join(windows)": (
         lambda p: p.rows.join(p.others, both, NEAR),

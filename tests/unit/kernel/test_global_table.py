@@ -142,7 +142,7 @@ def test_what_cannot_be_a_global_table_is_refused_where_it_is_written() -> None:
     """Versions, a beginning in the middle, a second one of the same topic in another way."""
     builder = StreamsBuilder()
     supplier = Stores.persistent_versioned_key_value_store("v", timedelta(minutes=1))
-    with pytest.raises(BadOptionError, match="GlobalTables cannot be versioned"):
+    with pytest.raises(BadOptionError, match="a global table cannot be versioned"):
         builder.global_table("v", key=str, value=str, materialized=Materialized(supplier=supplier))
     with pytest.raises(BadOptionError, match="auto_offset_reset"):
         builder.global_table("v", consumed=Consumed(key=str, value=str, auto_offset_reset="latest"))
