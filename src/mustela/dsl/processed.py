@@ -26,13 +26,13 @@ V = TypeVar("V")
 
 
 class ProcessedKStream(KStream[K, V]):
-    """A stream of what a processor forwards; made by `KStream.process`.
+    """A stream of the records that a processor forwards; made by `KStream.process`.
 
     Args:
         registry: The topology while it is being written.
         name: The step's name.
-        key: Serde of the keys, where it is known.
-        value: Serde of the values, where it is known.
+        key: Serde of the keys, if it is known.
+        value: Serde of the values, if it is known.
         outputs: Serdes of the keys and values of each side output, by its name.
         replies: What comes back from other lanes.
     """
@@ -55,7 +55,7 @@ class ProcessedKStream(KStream[K, V]):
     def _typed(
         self, key: Serde[Any] | None, value: Serde[Any] | None
     ) -> ProcessedKStream[Any, Any]:
-        """Return this stream with the serdes of what is forwarded, where they are said."""
+        """Return this stream with the serdes of forwarded records, if they are given."""
         self._key, self._value = key or self._key, value or self._value
         return self
 
@@ -63,7 +63,7 @@ class ProcessedKStream(KStream[K, V]):
         """Return a side output of the processor as a stream.
 
         Args:
-            name: The output, as ``outputs=`` names it.
+            name: The output's name, as given by ``outputs=``.
 
         Raises:
             UnknownChildError: If the step has no output of that name.
@@ -108,12 +108,12 @@ class ProcessedKStream(KStream[K, V]):
         return self._taken[name]
 
     def reply(self, name: str) -> KStream[Any, Updated[Any, Any]]:
-        """Return what became of the changes whose ``reply_to`` is this name, as a stream.
+        """Return the results of the changes with this name as ``reply_to``, as a stream.
 
-        Each value is an `Updated`; keys are those that were changed, or ``reply_key``.
+        Each value is an `Updated`; the keys are those that were changed, or ``reply_key``.
 
         Args:
-            name: The reply, as ``replies=`` names it.
+            name: The reply's name, as given by ``replies=``.
 
         Raises:
             UnknownChildError: If the step has no reply of that name.
@@ -155,12 +155,12 @@ class ProcessedKStream(KStream[K, V]):
         return self._taken[taken]
 
     def transacted(self) -> TransactedKStream[Any, Any]:
-        """Return what the transactions send on that the processor asks for, as a stream.
+        """Return the records that the processor's transactions send on, as a stream.
 
         Its ``refused()`` are those that were aborted, each with the arguments of its function.
 
         Raises:
-            UnknownChildError: If the step was given no ``transacts=``.
+            UnknownChildError: If the step was not given ``transacts=``.
 
         Example:
             >>> from mustela import Stores, StreamsBuilder
@@ -190,7 +190,7 @@ class ProcessedKStream(KStream[K, V]):
         return self._replies.requests
 
     def _reply_parts(self, name: str, at: Origin) -> list[str]:
-        """Add a step for each store that may give the reply; return their names."""
+        """Add a step for each store that may send the reply; return their names."""
         parts: list[str] = []
         for maker in self._replies.makers:
             verb = path_name(maker, "reply", name)
@@ -201,9 +201,9 @@ class ProcessedKStream(KStream[K, V]):
 
 
 def parts_of(stream: ProcessedKStream[Any, Any]) -> dict[str, Callable[[], KStream[Any, Any]]]:
-    """Return all that comes out of a processor besides what it forwards, by the names of the parts.
+    """Return all outputs of a processor other than forwarded records, by the names of the parts.
 
-    A part is added to the topology when it is asked for.
+    A part is added to the topology when it is requested.
 
     Example:
         >>> from mustela import StreamsBuilder

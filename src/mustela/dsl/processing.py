@@ -63,40 +63,41 @@ class Processing(Handle[K, V]):
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
         on_error: OnError | None = None,
     ) -> ProcessedKStream[K2, W]:
-        """Handle each record with a processor of one's own, which may keep state.
+        """Handle each record with the user's own processor, which may keep state.
 
-        With stores, records travel to the lane of their key first, and the processor sees those
-        of its key group in order. Without, they stay where they are. The processor may forward
-        other keys, so a later grouping or join sends records to the lane of their new key; use
-        `process_values` where keys stay.
+        With stores, records first travel to the lane of their key, and the processor sees those of
+        its key group in order. Without stores, they do not travel. The processor may forward other
+        keys, so a later grouping or join sends records to the lane of their new key; use
+        `process_values` if keys do not change.
 
         Args:
-            supplier: A `Processor` class, or a function without arguments that gives a new
-                processor each time. Stores that its ``stores()`` gives are added and connected.
-            stores: Names of stores that were added with `StreamsBuilder.add_state_store`, or
-                that tables have; or store builders, which are added here.
+            supplier: A `Processor` class, or a function without arguments that returns a new
+                processor on each call. The stores of its ``stores()`` are added and connected.
+            stores: Names of stores that were added with `StreamsBuilder.add_state_store`, or that
+                tables have; or store builders, which are added here.
             key: Type or serde of the keys that it forwards.
             value: Type or serde of the values that it forwards.
             name: Step name in `describe()`, metrics and error messages; made from the step's
                 place if not given.
             outputs: Names of side outputs, with their types.
-            reads: Names of stores of any steps, of which it reads any key with
+            reads: Names of stores of any steps, in which it reads any key with
                 `ProcessorContext.any_key_store`.
-            updates: Stores whose keys it has changed in their own lanes with
+            updates: Stores in which it changes keys in their own lanes with
                 `ProcessorContext.update`; names, or store builders, which are added here.
-            replies: Names of the outputs that tell what was changed, with the types of their keys;
-                see `ProcessedKStream.reply`.
-            transacts: The stores of the transactions that it asks for with
+            replies: Names of the outputs that receive the results of such changes, with the types
+                of their keys; see `ProcessedKStream.reply`.
+            transacts: The stores of the transactions for which it asks with
                 `ProcessorContext.transact`; names, or store builders, which are added here.
             on_error: What happens to a record that fails here; see `mustela.handlers`. The
                 application's handlers if not given.
 
         Returns:
-            The stream of what the processor forwards; its ``output(name)`` is a side output.
+            The stream of forwarded records; its ``output(name)`` is a side output.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            FunctionError: If the supplier gives no processor, or the same one twice.
+            FunctionError: If the supplier does not return a processor, or returns the same one
+                twice.
             UnknownStoreError: If a store was not added.
             SharedStoreError: If a store cannot be updated.
 
@@ -140,11 +141,11 @@ class Processing(Handle[K, V]):
     ) -> ProcessedKStream[K, W]:
         """Handle each record with a processor that cannot change keys; see `process`.
 
-        A later grouping or join by the same key sends nothing anywhere for this step.
+        A later grouping or join by the same key needs no travel because of this step.
 
         Args:
-            supplier: A `FixedKeyProcessor` class, or a function without arguments that gives a
-                new one each time.
+            supplier: A `FixedKeyProcessor` class, or a function without arguments that returns a
+                new one on each call.
             stores: As for `process`.
             value: As for `process`.
             name: As for `process`.
@@ -157,11 +158,12 @@ class Processing(Handle[K, V]):
                 application's handlers if not given.
 
         Returns:
-            The stream of what the processor forwards.
+            The stream of forwarded records.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            FunctionError: If the supplier gives no processor, or the same one twice.
+            FunctionError: If the supplier does not return a processor, or returns the same one
+                twice.
             UnknownStoreError: If a store was not added.
             SharedStoreError: If a store cannot be updated.
 
@@ -205,7 +207,7 @@ class Processing(Handle[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What a processor uses and gives, as the user said it."""
+    """The stores and outputs of a processor, as the user gave them."""
 
     stores: Sequence[str | StoreBuilder] = ()
     outputs: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = ()
@@ -217,7 +219,7 @@ class Ties:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """How a processor's step hears what became of its changes and its transactions.
+    """How a processor's step receives the results of its changes and its transactions.
 
     Attributes:
         serdes: Serdes of keys and values of each reply, by its name.
@@ -238,13 +240,13 @@ def attach_processor(
     *,
     verb: str,
 ) -> ProcessedKStream[Any, Any]:
-    """Add a processor's step, with the ways of all that it sends to other lanes.
+    """Add a processor's step, with the routes for all that it sends to other lanes.
 
     Args:
-        stream: What comes in: its serdes are those of the processor's records.
-        place: Where the step stands.
-        supplier: Gives the processors.
-        ties: What it uses and gives.
+        stream: The input: its serdes are those of the processor's records.
+        place: The place of the step.
+        supplier: Makes the processors.
+        ties: Its stores and outputs.
         verb: The method; ``process_values`` takes a `FixedKeyProcessor`.
     """
     registry = registry_of(stream)
@@ -301,7 +303,7 @@ def _reply_serdes(
 ) -> dict[str, tuple[Any, Any]]:
     names = output_names(replies, at=at)
     if names and not changed:
-        msg = f"process is given replies ({', '.join(names)}) and no updates"
+        msg = f"process is given replies ({', '.join(names)}) but no updates"
         raise BadOptionError(
             msg,
             at=at,

@@ -53,8 +53,8 @@ class AddedStore(NamedTuple):
     Attributes:
         spec: The store.
         at: The line that made it.
-        plain: Whether a window store shows values without their times.
-        writer: The one step that may write it; None if all that use it may.
+        plain: Whether a window store shows values without their timestamps.
+        writer: The only step that may write it; None if all that use it may.
     """
 
     spec: StoreSpec
@@ -64,7 +64,7 @@ class AddedStore(NamedTuple):
 
 
 class NodePlace(TypedDict):
-    """The part of a node that says where it stands, and what becomes of records that fail there."""
+    """The place of a node in the topology, and what happens to records that fail there."""
 
     name: str
     parents: tuple[str, ...]
@@ -77,8 +77,8 @@ class Registry:
     """All nodes so far, by name, with their stores and the topics they read.
 
     Args:
-        make_handles: Gives what makes the streams and tables of this topology.
-        wrapper: Wraps what gives processors.
+        make_handles: Makes the handles of this topology's streams and tables.
+        wrapper: Wraps the suppliers of processors.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Registry:
             parents: The nodes that the step reads.
             at: The user's line.
             name: The name that the user gave, if any.
-            path: What a default name begins with; the first parent's name if not given.
-            apart: What tells the step from siblings of the same verb, such as the name of its
-                function; used only where the name would be taken otherwise.
+            path: The beginning of a default name; the first parent's name if not given.
+            apart: Distinguishes the step from siblings of the same verb, such as the name of its
+                function; used only if the name would otherwise be taken.
 
         Raises:
             BadNameError: If the given name breaks the rule for names.
@@ -132,13 +132,13 @@ class Registry:
     def part(
         self, place: NodePlace, what: str, *parents: str, joint: Literal[".", "-"] = "."
     ) -> NodePlace:
-        """Choose the name of a step that belongs to one that the user sees.
+        """Choose the name of a step that is part of one that the user sees.
 
         Args:
-            place: Where the step stands that the user sees.
+            place: The place of the step that the user sees.
             what: What the part is, last in its name.
             parents: The nodes that the part reads.
-            joint: What stands between the two in its name.
+            joint: The separator of the two in its name.
 
         Raises:
             DuplicateNameError: If the name is taken.
@@ -152,7 +152,7 @@ class Registry:
         """Add a node whose name came from `place`.
 
         Raises:
-            BadOptionError: If settings of a store's changelog are no texts.
+            BadOptionError: If settings of a store's changelog are not strings.
             DuplicateStoreError: If another node has a store of the same name.
         """
         self._claim_stores(node)
@@ -164,10 +164,10 @@ class Registry:
                 self._keep_rows(self._nodes[parent])
 
     def add_store(self, spec: StoreSpec, at: Origin, *, plain: bool = False) -> AddedStore:
-        """Add a store for processors; the same store again is the one that is there.
+        """Add a store for processors; adding the same store again changes nothing.
 
         Raises:
-            BadOptionError: If settings of its changelog are no texts.
+            BadOptionError: If settings of its changelog are not strings.
             DuplicateStoreError: If another store has the name.
         """
         _check_changelog(spec, at)
@@ -189,7 +189,7 @@ class Registry:
             raise _same_store(store, known.at, at)
 
     def store(self, name: str) -> AddedStore | None:
-        """Return a store that was added, or that a table has, or None."""
+        """Return a store that was added, or that a table has; None if there is none."""
         if name in self._added:
             return self._added[name]
         owner = self._stores.get(name)
@@ -239,7 +239,7 @@ class Registry:
         return place["name"]
 
     def _keep_rows(self, node: Node) -> None:
-        """Let a table be able to tell the values before: give it a store if it must have one."""
+        """Make a table able to give old values: add a store if it needs one."""
         if getattr(node, "store", None) is not None:
             return
         if node.passes_old:
@@ -275,10 +275,10 @@ class Registry:
         return node
 
     def add_global_table(self, node: GlobalTableNode) -> GlobalTableNode:
-        """Add a global table, or return the one that was made in the same way.
+        """Add a global table, or return the one with the same options.
 
         Raises:
-            SourceConflictError: If the topic is a global table already, made in another way.
+            SourceConflictError: If the topic is already a global table with other options.
             DuplicateNameError: If the name is taken.
         """
         for other in self._nodes.values():
@@ -286,7 +286,7 @@ class Registry:
                 continue
             if replace(other, origin=node.origin, explicit_name=node.explicit_name) == node:
                 return other
-            msg = f"topic {node.topic!r} is a global table twice, in two ways"
+            msg = f"topic {node.topic!r} is a global table twice, in two different ways"
             raise SourceConflictError(
                 msg,
                 evidence={"first": other.origin or other.name},
@@ -306,7 +306,7 @@ class Registry:
         return parents_first(self._nodes)
 
     def copy(self) -> Registry:
-        """Return a registry with the same nodes, to which others are added."""
+        """Return a registry with the same nodes, to which more can be added."""
         twin = Registry(self._make_handles, self.wrapper)
         twin._nodes = dict(self._nodes)
         twin._stores = dict(self._stores)
@@ -316,12 +316,12 @@ class Registry:
         return twin
 
     def replace(self, node: Node) -> None:
-        """Put a node in the place of the one of its name."""
+        """Replace the node of the same name."""
         self._nodes[node.name] = node
         self._claim_stores(node)
 
     def make_read_only(self, store: str, *, writer: str) -> None:
-        """Let one step alone write a store that was added."""
+        """Allow only one step to write a store that was added."""
         self._added[store] = self._added[store]._replace(writer=writer)
 
     def node(self, name: str) -> Node:
@@ -329,11 +329,11 @@ class Registry:
         return self._nodes[name]
 
     def begin(self, name: str, at: Origin) -> None:
-        """Note a step that is written in several calls and has begun."""
+        """Note that a step that is written in several calls has begun."""
         self._unfinished[name] = at
 
     def end(self, name: str) -> None:
-        """Note that such a step is written to its end."""
+        """Note that such a step has been completed."""
         del self._unfinished[name]
 
     def topology(self) -> TopologyGraph:
@@ -341,18 +341,17 @@ class Registry:
 
         Raises:
             UnfinishedSplitError: If a split was begun and not ended.
-            MissingSerdeError: If a class shall be kept of which nothing says the serde.
+            MissingSerdeError: If objects of a class must be stored whose serde is not known.
             UnknownStoreError: If a store that is read does not exist.
-            StoreAccessError: If one that is read by any key cannot be.
-            SharedStoreError: If a store that is changed from other lanes, or by transactions,
-                cannot be.
+            StoreAccessError: If a store cannot be read by any key.
+            SharedStoreError: If a store cannot be changed from other lanes, or by transactions.
         """
         for name, at in self._unfinished.items():
             msg = f"split {name!r} has no end"
             raise UnfinishedSplitError(
                 msg,
                 at=at,
-                why="only its end says what becomes of records that belong to no branch",
+                why="only its end says what happens to records that belong to no branch",
                 fix="end it with .default_branch() or .no_default_branch()",
                 fields={"name": name},
             )
@@ -385,18 +384,18 @@ class Registry:
         other = self._nodes[name]
         method = verb.partition(".")[0]
         if given:
-            why = "a name tells one step, its store and its metrics from all others"
+            why = "a name distinguishes one step, its store and its metrics from all others"
         else:
             why = (
                 "a name comes from the step's place, never from a counter, so that state keeps its "
-                "name when the program changes; these two stand in the same place"
+                "name when the program changes; these two are in the same place"
             )
         return DuplicateNameError(
             f"two steps are named {name!r}",
             evidence={"first": other.origin or other.name},
             at=at,
             why=why,
-            fix=f'give one of them a name of its own: {method}(..., name="...")',
+            fix=f'give one of them its own name: {method}(..., name="...")',
             fields={"name": name, "first": other.origin},
         )
 
@@ -405,7 +404,7 @@ def _check_changelog(store: StoreSpec, at: Origin | None) -> None:
     """Check what was said of a store's changelog, which no type checker may have seen.
 
     Raises:
-        BadOptionError: If `logged` is no truth value, or a setting of the topic is no text.
+        BadOptionError: If `logged` is not a bool, or a setting of the topic is not a string.
     """
     logged = cast("object", store.logged)
     if not isinstance(logged, bool):
@@ -423,7 +422,7 @@ def _check_changelog(store: StoreSpec, at: Origin | None) -> None:
             raise BadOptionError(
                 msg,
                 at=at,
-                why="settings of a topic are texts",
+                why="settings of a topic are strings",
                 fix=f'write "{setting}": "{text}"',
                 fields={"store": store.name, "option": "topic_config"},
             )
@@ -441,7 +440,7 @@ def _same_store(name: str, first: Origin | None, second: Origin | None) -> Dupli
 
 
 def _meet(first: SourceLike, second: SourceLike) -> bool:
-    """Say whether two sources read a topic in common, as far as that is known without topics."""
+    """Say whether two sources read a topic in common, as far as that is known so far."""
     patterns = getattr(first, "pattern", None), getattr(second, "pattern", None)
     if patterns[0] is not None and patterns[0] == patterns[1]:
         return True
@@ -451,7 +450,7 @@ def _meet(first: SourceLike, second: SourceLike) -> bool:
 
 
 def _reading(node: SourceLike) -> SourceLike:
-    """Return what matters of how a source reads: neither line nor name, nor the topics' order."""
+    """Return the essentials of how a source reads: no line, no name, and no order of topics."""
     if isinstance(node, SourceNode):
         node = replace(node, topics=tuple(sorted(node.topics)))
     return replace(node, name="", origin=None, explicit_name=False)
@@ -477,26 +476,26 @@ def _source_conflict(first: SourceLike, second: SourceLike) -> SourceConflictErr
         name for name in _WAYS_TO_READ if getattr(one, name, None) != getattr(other, name, None)
     ]
     return SourceConflictError(
-        f"topic {topic!r} is read twice, in two ways",
+        f"topic {topic!r} is read twice, in two different ways",
         evidence={"first": first.origin or first.name, "differ": ", ".join(differences)},
         at=second.origin,
         why="a topic has one reader in an application: its records are read and decoded once",
         fix="use one handle for both, or give both calls the same options"
         if "pattern" not in differences
-        else "let the pattern not match it, or read all of them by the pattern",
+        else "make the pattern not match it, or read all of them by the pattern",
         fields={**fields, "differences": tuple(differences)},
     )
 
 
 def _check_readable(node: Node, store: str, owner: Node) -> None:
-    """Check that a store has rows of its own that a reader understands.
+    """Check that a store has rows of its own that any reader understands.
 
     Raises:
-        StoreAccessError: If it is the copy of a topic, or only its step knows what it holds.
+        StoreAccessError: If it is a copy of a topic, or only its step knows its content.
     """
     spec = next(spec for spec in owner.stores if spec.name == store)
     if isinstance(owner, GlobalTableNode):
-        what = "it is a global table, and copies of its topic are looked up by joins alone"
+        what = "it is a global table, and only joins look up copies of its topic"
         fix = f"join the stream with it, or read topic {owner.topic!r} with table() instead"
     elif spec.traits.store is None:
         what = f"only {owner.name!r} knows what its {spec.kind} store holds"

@@ -1,4 +1,4 @@
-"""Stores that go on under another name."""
+"""Stores that continue under another name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _not_logged(store: StoreSpec, node: Node) -> BadOptionError:
     return BadOptionError(
         f"store {store.name!r} cannot be renamed_from={store.renamed_from!r}: it has no changelog",
         at=node.origin,
-        why="a renamed store is made anew from its changelog",
+        why="a renamed store is rebuilt from its changelog",
         fix="leave out renamed_from=: the copy is read from its topic under any name"
         if whole
         else "keep the old name, or leave out logged=False",
@@ -49,10 +49,10 @@ def _taken(store: StoreSpec, other: StoreSpec, node: Node) -> DuplicateStoreErro
     return DuplicateStoreError(
         f"store {store.name!r} is renamed_from={former!r}, and so is store {other.name!r}"
         if other.renamed_from
-        else f"store {store.name!r} is renamed_from={former!r}, and there is a store {former!r}",
+        else f"store {store.name!r} is renamed_from={former!r}, but there is a store {former!r}",
         at=node.origin,
         why="a store has one changelog, and a changelog has the rows of one store",
-        fix=f"let one store alone have the changelog of {former!r}: leave out renamed_from=, or"
+        fix=f"give the changelog of {former!r} to one store only: leave out renamed_from=, or"
         " give the other store another name",
         fields={"store": store.name, "renamed_from": former},
     )

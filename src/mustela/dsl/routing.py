@@ -51,12 +51,12 @@ _PARTITIONER = ("topic", "key", "value", "partitions")
 
 @dataclass(frozen=True, kw_only=True)
 class Branched(Option, Generic[K, V]):
-    """What becomes of a branch of a split stream.
+    """What is done with a branch of a split stream.
 
     Attributes:
         name: Name of the branch.
-        function: Called with the branch's stream; what it returns stands in the result.
-        consumer: Called with the branch's stream, which does not stand in the result.
+        function: Called with the branch's stream; what it returns is put into the result.
+        consumer: Called with the branch's stream, which is then not in the result.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -73,21 +73,21 @@ class Branched(Option, Generic[K, V]):
 
 
 class Routing(Handle[K, V]):
-    """What `KStream` can do to send its records on: split, repartition, to_table, print."""
+    """What `KStream` can do to route its records: split, repartition, to_table, print."""
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
-        """Begin to split the stream: each record goes to the first branch that takes it.
+        """Begin to split the stream: each record goes to the first branch that accepts it.
 
         Add branches with `BranchedKStream.branch`, and end with
         `BranchedKStream.default_branch` or `BranchedKStream.no_default_branch`.
 
         Args:
-            name: Step name, and what the names of the branches' steps begin with; made from the
-                step's place if not given. The result finds a branch also by this name and its own
-                in one, as Kafka Streams names it.
+            name: Step name, and the beginning of the names of the branches' steps; made from the
+                step's place if not given. The result also contains a branch under this name
+                followed by the branch's own, as in Kafka Streams.
 
         Returns:
-            What branches are added to.
+            The split, to which branches are added.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -125,22 +125,22 @@ class Routing(Handle[K, V]):
     ) -> KStream[K, V]:
         """Send each record to the lane of its key now, with the serdes given here.
 
-        Steps that work by key do this by themselves, so it is seldom needed: to say the serdes of
-        new keys once for all that follows, or to spread work behind a step. No topic is written,
-        and the records of a key stay in order. Those without a key are dropped and counted, unless
-        a left or outer join further on has results for them.
+        Steps that work by key do this themselves, so it is rarely needed: to give the serdes of new
+        keys once for all later steps, or to spread work after a step. No topic is written, and the
+        records of a key stay in order. Those without a key are dropped and counted, unless a later
+        left or outer join has results for them.
 
         Args:
             key: Type or serde of the keys; the stream's if not given.
             value: Type or serde of the values; the stream's if not given.
             name: Step name; made from the step's place if not given.
             partitioner: Called with the step's name, key, value and the number of partitions. An
-                empty set drops the record, several partitions repeat it; which ones they are
-                changes nothing, because the key alone decides the lane.
-            repartitioned: All of this as one object.
+                empty set drops the record, and several partitions duplicate it; which ones they are
+                makes no difference, because the key alone decides the lane.
+            repartitioned: These options as one object.
 
         Returns:
-            The same records. A grouping or a join by the same key moves them no more.
+            The same records. A later grouping or join by the same key does not move them again.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -190,10 +190,10 @@ class Routing(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
     ) -> KTable[K, V]:
-        """Take the records as changes of a table: the newest value of each key; null deletes.
+        """Interpret the records as changes of a table: the newest value of each key; null deletes.
 
-        Records without a key are dropped. The table has a store if it, or its store, is named
-        here, or if a step downstream needs one. Records travel to the lane of their key.
+        Records without a key are dropped. The table has a store if the table or the store is named
+        here, or if a later step needs one. Records travel to the lane of their key.
 
         Args:
             key: Type or serde of the keys; the stream's if not given.
@@ -249,19 +249,19 @@ class Routing(Handle[K, V]):
         return self._registry.handles.table(place["name"], key_serde, value_serde)
 
     def print(self, printed: Printed[K, V] | None = None, *, name: str | None = None) -> None:
-        """Write each record as a line ``[label]: key, value``; nothing goes on from here.
+        """Write each record as a line ``[label]: key, value``; no records are passed on.
 
-        Lines are no part of the transaction: they come again when an epoch is run again. On Spark
-        they appear where the worker runs: in its standard output, or its file.
+        Lines are not part of the transaction: they are repeated when an epoch is run again. On
+        Spark they appear where the worker runs: in its standard output, or its file.
 
         Args:
-            printed: Where to and how; standard output, and the stream's name as the label, if
-                not given.
+            printed: Where and how to print; standard output, with the stream's name as the label,
+                if not given.
             name: Step name; made from the step's place if not given.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            BadOptionError: If path or label is no text.
+            BadOptionError: If path or label is not a string.
             FunctionError: If a mapper cannot be called with a key and a value.
 
         Example:
@@ -279,7 +279,7 @@ class Routing(Handle[K, V]):
         for option, text in (("path", options.path), ("label", options.label)):
             if not isinstance(cast("object", text), str | None) or (option, text) == ("path", ""):
                 msg = f"Printed cannot have {option}={text!r}"
-                fix = f"give it a text, or leave out {option}="
+                fix = f"give it a string, or leave out {option}="
                 raise BadOptionError(msg, at=at, fix=fix, fields={"option": option, "value": text})
         if options.mapper is not None:
             check_function(options.mapper, _KEY_VALUE, role="mapper", verb="print", at=at)
@@ -307,9 +307,9 @@ class _Branch(Generic[K, V]):
 
 
 class Branches(dict[str, "KStream[K, V]"], Generic[K, V]):
-    """The branches of a split by name; also found as Kafka Streams names them.
+    """The branches of a split by name; Kafka Streams' names find them too.
 
-    There the name of the split stands before that of the branch, and a branch without one has its
+    There the name of the split precedes that of the branch, and a branch without a name has its
     number: 0 for the default branch.
 
     Example:
@@ -336,9 +336,9 @@ class Branches(dict[str, "KStream[K, V]"], Generic[K, V]):
 class BranchedKStream(VerbStage, Generic[K, V]):
     """A stream that is being split; made by `KStream.split`.
 
-    Each record goes to the first branch whose predicate is true for it. A branch is known by the
-    name that is given to it, else by the name of its predicate, else as ``branch``; the default
-    branch is ``default`` if it gets no other name.
+    Each record goes to the first branch whose predicate is true for it. A branch has the name that
+    is given to it, else the name of its predicate, else ``branch``; the default branch is called
+    ``default`` unless it is given another name.
 
     Args:
         stream: What is split.
@@ -367,14 +367,14 @@ class BranchedKStream(VerbStage, Generic[K, V]):
         function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
         consumer: Callable[[KStream[K, V]], object] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Add a branch for the records that no branch before it takes.
+        """Add a branch for the records that no earlier branch accepts.
 
         Args:
             predicate: Called with key and value, of which each may be None.
             name: The branch's name, in the result and as the end of its step's name.
-            function: Called with the branch's stream; what it returns is in the result in the
-                stream's place, and nothing is if it returns None.
-            consumer: Called with the branch's stream, which is not in the result then.
+            function: Called with the branch's stream; its result replaces the stream in the result
+                of the split, and None leaves the branch out.
+            consumer: Called with the branch's stream, which is then not in the result.
             branched: Name, function and consumer as one object.
 
         Returns:
@@ -410,7 +410,7 @@ class BranchedKStream(VerbStage, Generic[K, V]):
         function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
         consumer: Callable[[KStream[K, V]], object] | None = None,
     ) -> dict[str, KStream[K, V]]:
-        """End the split: records that no branch takes get a branch of their own.
+        """End the split: records that no branch accepts get their own branch.
 
         Args:
             name: The branch's name; ``default`` if not given.
@@ -419,11 +419,11 @@ class BranchedKStream(VerbStage, Generic[K, V]):
             branched: Name, function and consumer as one object.
 
         Returns:
-            The branches by name, but for those that a consumer took.
+            The branches by name, except those that a consumer took.
 
         Raises:
             DuplicateNameError: If another branch has the same name.
-            SplitEndedError: If the split is ended already.
+            SplitEndedError: If the split has already ended.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -439,13 +439,13 @@ class BranchedKStream(VerbStage, Generic[K, V]):
         return self._end()
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """End the split: records that no branch takes go nowhere.
+        """End the split: records that no branch accepts are dropped.
 
         Returns:
-            The branches by name, but for those that a consumer took.
+            The branches by name, except those that a consumer took.
 
         Raises:
-            SplitEndedError: If the split is ended already.
+            SplitEndedError: If the split has already ended.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -463,12 +463,12 @@ class BranchedKStream(VerbStage, Generic[K, V]):
 
     def _check_open(self, at: Origin) -> None:
         if self._ended:
-            msg = f"split {self._name!r} is ended already"
+            msg = f"split {self._name!r} has already ended"
             raise SplitEndedError(
                 msg,
                 evidence={"split": self._at},
                 at=at,
-                why="its end said what becomes of the records that belong to no branch",
+                why="its end said what happens to records that belong to no branch",
                 fix="add all branches before default_branch() or no_default_branch()",
                 fields={"name": self._name},
             )
@@ -489,13 +489,13 @@ class BranchedKStream(VerbStage, Generic[K, V]):
                     evidence={"first": other.at},
                     at=at,
                     why="a branch is found by its name, and its step's name ends with it",
-                    fix='give each a name of its own: branch(..., name="...")',
+                    fix='give each its own name: branch(..., name="...")',
                     fields={"name": name, "first": other.at},
                 )
         self._branches.append(_Branch(name=name, predicate=predicate, options=options, at=at))
 
     def _kafkas_names(self) -> dict[str, str]:
-        """Return what the branches are called by what Kafka Streams calls them."""
+        """Return the names of the branches by Kafka Streams' names."""
         prefix = self._name if self._explicit else ""
         named: dict[str, str] = {}
         for number, branch in enumerate(self._branches, start=1):
@@ -541,10 +541,10 @@ class BranchedKStream(VerbStage, Generic[K, V]):
 def _handed_on(
     stream: KStream[K, V], options: Branched[K, V], *, at: Origin
 ) -> KStream[K, V] | None:
-    """Give a branch to its function or consumer; return what is in the result, if anything.
+    """Pass a branch to its function or consumer; return what is in the result, if anything.
 
     Raises:
-        BadOptionError: If the function returns something else than a stream or None.
+        BadOptionError: If the function returns something other than a stream or None.
     """
     if options.consumer is not None:
         options.consumer(stream)
@@ -557,7 +557,7 @@ def _handed_on(
         raise BadOptionError(
             msg,
             at=at,
-            why="what it returns stands for the branch in the result",
+            why="its result replaces the branch in the result of the split",
             fix="return a stream, or None to leave the branch out; a consumer returns nothing",
             fields={"option": "function"},
         )

@@ -1,4 +1,4 @@
-"""What is known of the types of values, and the rows that are made of them."""
+"""What is known about the types of values, and about rows that are made from them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ WHOLE_TYPES: Final[Mapping[type[Serde[Any]], type[Any]]] = MappingProxyType(
 
 
 def row_maker(names: tuple[str, ...], types: tuple[Any, ...]) -> RowMaker:
-    """Return what makes rows of fields of some types."""
+    """Return the maker of rows with fields of the given types."""
     maker = RowMaker(names, types)
     try:
         RowSerde(maker)
-    except UsageError:  # a type that JSON does not know: it is told when such a row is written
+    except UsageError:  # a type that JSON does not know: reported when such a row is written
         return RowMaker(names, tuple(Any for _ in types))
     return maker
 
 
 def whole_type(value: Serde[Any] | None) -> Any:
-    """Return the type of values of a serde, ``Any`` where that is not known."""
+    """Return the type of a serde's values, ``Any`` if it is not known."""
     if value is None:
         return Any
     if isinstance(value, RowSerde):
@@ -56,5 +56,5 @@ def whole_type(value: Serde[Any] | None) -> Any:
 
 
 def or_none(kind: Any) -> Any:
-    """Return the type of what may be missing."""
+    """Return the type of a value that may be missing."""
     return kind if kind is Any else kind | None

@@ -69,10 +69,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A stream that gives fields of the rows.
+    """A stream that declares fields of the rows.
 
     Attributes:
-        value: Serde of its values, where it is known.
+        value: Serde of its values, if it is known.
         fields: The aggregates, by name.
     """
 
@@ -82,15 +82,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidAggregates:
-    """What the aggregates of a step come to.
+    """The outcome of the aggregates of a step.
 
     Attributes:
         fold: The functions of the aggregation.
         cells: Serde of its store.
         rows: Makes the rows.
         value: Serde of the rows.
-        options: What the user said of the store; its serde is chosen.
-        is_timed: Whether the fold takes values with their times.
+        options: The user's options for the store, with its serde.
+        is_timed: Whether the fold takes values with their timestamps.
         at: The user's line.
     """
 
@@ -111,17 +111,17 @@ def is_said(
     more: Mapping[str, object] | None = None,
     verb: str = "aggregate",
 ) -> bool:
-    """Say whether an aggregation is said by fields, not written as functions.
+    """Say whether an aggregation is declared by fields, not by functions.
 
     Args:
         stage: What is aggregated.
-        functions: The functions that must be there if there are no fields, by name.
+        functions: The functions that are required if there are no fields, by name.
         fields: Its other keywords.
-        more: Functions that may be there.
+        more: Functions that are optional.
         verb: The method.
 
     Raises:
-        BadCallError: If a function is missing, or a keyword is no aggregate.
+        BadCallError: If a function is missing, or a keyword is not an aggregate.
         BadOptionError: If there are both functions and fields.
     """
     called = f"{type(stage).__name__}.{verb}"
@@ -162,19 +162,19 @@ def said_fold(
     retracts: bool = False,
     bare: bool = False,
 ) -> SaidAggregates:
-    """Return what aggregates come to.
+    """Return the outcome of aggregates.
 
     Args:
         sources: The streams and their fields; several make a cogroup.
-        value: Type or serde of the rows, if the user has named one.
+        value: Type or serde of the rows, if the user gave one.
         materialized: The user's options.
         at: The user's line.
-        retracts: Whether values are taken out again.
-        bare: Whether there is one aggregate alone, and no row around it.
+        retracts: Whether values are removed again.
+        bare: Whether there is only one aggregate, without a row around it.
 
     Raises:
-        SubtractorError: If values are taken out that cannot be.
-        BadOptionError: If the rows' type has not these fields, or the values have no such field.
+        SubtractorError: If values that must be removed cannot be.
+        BadOptionError: If the rows' type does not have these fields, or the values lack a field.
     """
     cells: dict[Cell, int] = {}
     names: list[str] = []
@@ -226,17 +226,17 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
     """What grouped records and rows can do without a function: aggregates by name."""
 
     _group: Group
-    _retracts: ClassVar[bool] = False  # whether values are taken out again
+    _retracts: ClassVar[bool] = False  # whether values are removed again
 
     def _stage_name(self) -> str:
         return self._group.path
 
     def _fold(self, group: Group, fold: Fold, table: FoldTable, *, at: Origin) -> KTable[Any, Any]:
-        """Add an aggregation of a group that is this one, or this one with times."""
+        """Add an aggregation of this group, or of this group with timestamps."""
         raise NotImplementedError
 
     def _add_said(self, said: SaidAggregates, table: FoldTable) -> KTable[Any, Any]:
-        """Add aggregates by name, and the step that makes rows of their cells."""
+        """Add aggregates by name, and the step that makes rows from their cells."""
         group = with_times(self._group, said.at) if said.is_timed else self._group
         cells = replace(table, options=said.options, value=said.cells)
         made = self._fold(group, said.fold, cells, at=said.at)
@@ -271,7 +271,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[KR, int]:
-        """Count the different values of a field, of each key; each value is kept.
+        """Count the different values of a field for each key; each value is kept.
 
         Args:
             field: A key of a dict, an attribute, or a function of the value; the value itself if
@@ -287,7 +287,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If a function does not take a value.
-            BadOptionError: If the values are known to have no such field.
+            BadOptionError: If the values are known not to have such a field.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -314,11 +314,11 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[KR, V]:
-        """Keep the value of each key whose field is the greatest, such as a time in the value.
+        """Keep the value of each key whose field is the largest, such as a time in the value.
 
         Args:
-            by: A key of a dict, an attribute, or a function of the value; the record's time if not
-                given, which a table refuses.
+            by: A key of a dict, an attribute, or a function of the value; the record's timestamp if
+                not given, which a table refuses.
             where: Takes only values for which this is true.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
@@ -330,7 +330,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If a function does not take a value.
-            BadOptionError: If the values are known to have no such field.
+            BadOptionError: If the values are known not to have such a field.
             SubtractorError: If a table has no ``by``.
 
         Example:
@@ -359,13 +359,13 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[KR, list[V]]:
-        """Keep the values of each key whose fields are the greatest, in descending order.
+        """Keep the values of each key whose fields are the largest, in descending order.
 
         Args:
-            number: How many values, from 1 to 10,000.
+            number: How many values to keep, from 1 to 10,000.
             by: A key of a dict, an attribute, or a function of the value; the value itself if not
                 given.
-            smallest: The values whose fields are the least instead, in ascending order.
+            smallest: Keep the values whose fields are the smallest, in ascending order.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
@@ -376,7 +376,8 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
         Raises:
             DuplicateNameError: If another step already has this name.
             FunctionError: If a function does not take a value.
-            BadOptionError: If the number is none, or the values are known to have no such field.
+            BadOptionError: If the number is out of range, or the values are known not to have the
+                field.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -396,7 +397,7 @@ class SaidVerbs(VerbStage, Generic[KR, V]):
 
 
 def with_times(group: Group, at: Origin) -> Group:
-    """Return a group whose values have their times beside them; their step is made once."""
+    """Return a group of values with their timestamps; the step for it is added once."""
     registry, (parent,) = group.registry, group.parents
     name = path_name(parent, "with_times")
     known = next((node for node in registry.nodes if node.name == name), None)
@@ -413,13 +414,13 @@ def tagged(
     apart: str | None,
     at: Origin,
 ) -> str:
-    """Return the step that brings several streams together, each value with its stream's number.
+    """Return the step that merges several streams, each value with its stream's number.
 
     Args:
         registry: The topology while it is being written.
         parents: The streams.
         key: Serde of the keys.
-        apart: What tells these steps from those of another cogroup of the same streams.
+        apart: Distinguishes these steps from those of another cogroup of the same streams.
         at: The user's line.
     """
     numbered: list[str] = []
@@ -439,7 +440,7 @@ class _RowOf:
     Attributes:
         make: Makes one.
         names: The keywords it takes; None if it takes the values in order.
-        serde: Theirs.
+        serde: The serde of the rows.
     """
 
     make: Callable[..., Any]
@@ -454,7 +455,7 @@ def _row(
     options: Materialized[Any, Any],
     at: Origin,
 ) -> _RowOf:
-    """Return how rows are made: of the type that the user has named, or of one of their own."""
+    """Return how rows are made: with the type that the user gave, or one made for them."""
     serde = choose_serde("value", value, options.value, holder="Materialized", at=at)
     if serde is None:
         maker = row_maker(names, types)
@@ -472,7 +473,7 @@ def _row(
         raise BadOptionError(
             msg,
             at=at,
-            why="each row is made with the aggregates by their names",
+            why="each row is made from the aggregates, by their names",
             fix=f"give {told} the fields {', '.join(names)}, or leave out value=",
             fields={"option": "value", "names": names},
         ) from None
@@ -482,7 +483,7 @@ def _row(
 def _bare(
     kind: Any, of: Serde[Any] | None, value: object, options: Materialized[Any, Any], at: Origin
 ) -> _RowOf:
-    """Return how an aggregate stands for itself."""
+    """Return how a single aggregate is used without a row."""
     serde = choose_serde("value", value, options.value, holder="Materialized", at=at)
     if serde is None and kind is int:
         serde = IntSerde()
@@ -515,7 +516,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _access(value: Serde[Any] | None) -> Access:
-    """Return how a field of such values is found."""
+    """Return how a field of such values is accessed."""
     whole = whole_type(value)
     if isinstance(value, JsonSerde):
         return "key" if whole is dict else "any"
@@ -525,14 +526,14 @@ def _access(value: Serde[Any] | None) -> Access:
 
 
 def _serde_of_whole(sources: Sequence[Source]) -> Serde[Any] | None:
-    """Return the serde that whole values need: None where one for Python's own types does."""
+    """Return the serde for whole values: None if the one for Python's own types will do."""
     value = sources[0].value
     known = len(sources) > 1 or isinstance(value, JsonSerde) or type(value) in WHOLE_TYPES
     return None if known else value
 
 
 def _check_field(field: Field, value: Serde[Any] | None, at: Origin) -> None:
-    """Check that values have a field, where that can be known."""
+    """Check that values have a field, if that is known."""
     known = whole_type(value)
     if not isinstance(field, str) or known is Any or not isinstance(known, type):
         return
@@ -544,7 +545,7 @@ def _check_field(field: Field, value: Serde[Any] | None, at: Origin) -> None:
         return
     has = f"it has {', '.join(names)}" if names else "it has no fields"
     msg = f"values are {type_name(whole)}, which has no field {field!r}"
-    fix = "leave the field out to take the value itself, or give a function of the value"
+    fix = "leave out the field to take the value itself, or give a function of the value"
     if names:
         close = difflib.get_close_matches(field, names, n=1) or list(names[:1])
         fix = f"write {close[0]!r}, or give a function of the value"
@@ -562,9 +563,9 @@ def _not_retractable(name: str, one: Aggregate, at: Origin) -> SubtractorError:
     kind = type(one).__name__
     instead = "CountDistinct" if kind == "ApproxCountDistinct" else "MaxBy"
     return SubtractorError(
-        f"{name}={kind}(...) cannot be taken of a table",
+        f"{name}={kind}(...) cannot be used on a table",
         at=at,
-        why="when a row changes or goes, its old value must be taken out again, and that is not"
+        why="when a row changes or is deleted, its old value must be removed again, but that is not"
         " kept",
         fix=f"use {instead}, or aggregate a stream",
         fields={"verb": "aggregate", "arguments": (name,)},

@@ -1,4 +1,4 @@
-"""Streams that a schedule begins: a function that is called at each tick."""
+"""Streams that begin with a schedule: a function that is called at each tick."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_scheduled(  # noqa: PLR0913 - the options of a method
     Raises:
         DuplicateNameError: If another step has the name.
         FunctionError: If the function cannot be called with a tick.
-        BadOptionError: If an option cannot be what it is.
+        BadOptionError: If an option is invalid.
     """
     length_max = STORE_NAME_LENGTH_MAX - len(_STORE_SUFFIX)
     check_name(name, what="scheduled source", at=at, length_max=length_max)
@@ -72,15 +72,15 @@ def add_scheduled(  # noqa: PLR0913 - the options of a method
 def schedule_of(
     *, every: object, offset: object, cron: object, time_zone: object, at: Origin
 ) -> Schedule:
-    """Return the schedule that the options of a scheduled source tell.
+    """Return the schedule that the options of a scheduled source give.
 
     Raises:
-        BadOptionError: If they tell none, or two.
+        BadOptionError: If they give none, or two.
     """
     if (every is None) == (cron is None):
         told = "neither every nor cron" if every is None else "both every and cron"
         msg = f"a scheduled source cannot have {told}"
-        fix = 'say every=timedelta(minutes=1), or cron="0 6 * * *"'
+        fix = 'write every=timedelta(minutes=1), or cron="0 6 * * *"'
         raise BadOptionError(msg, at=at, why="one of them says when it ticks", fix=fix)
     if cron is None:
         if time_zone is not None:
@@ -90,7 +90,7 @@ def schedule_of(
         return _interval(every, offset, at)
     if offset is not None:
         msg = f"cron={cron!r} cannot have an offset"
-        raise BadOptionError(msg, at=at, fix="say the minute, or the second, in the expression")
+        raise BadOptionError(msg, at=at, fix="give the minute, or the second, in the expression")
     return _cron(cron, time_zone, at)
 
 
@@ -102,7 +102,7 @@ def _interval(every: object, offset: object, at: Origin) -> EverySchedule:
         raise BadOptionError(
             msg,
             at=at,
-            why="the offset moves the ticks inside of the interval, so it is shorter than it",
+            why="the offset moves the ticks within the interval, so it must be shorter",
             fix="write every=timedelta(minutes=1), offset=timedelta(seconds=5)",
             fields={"every": every, "offset": offset},
         )
@@ -122,7 +122,7 @@ def _cron(cron: object, time_zone: object, at: Origin) -> CronSchedule:
             at=at,
             why="it has five fields (minute, hour, day of the month, month, day of the week), or "
             "six with the seconds first",
-            fix='such as cron="0 6 * * MON-FRI", or cron="30 */5 * * * *" with seconds',
+            fix='write cron="0 6 * * MON-FRI", or cron="30 */5 * * * *" with seconds',
             fields={"option": "cron", "value": cron},
         ) from None
     return schedule
@@ -141,8 +141,8 @@ def _zone_name(time_zone: object, at: Origin) -> str:
     raise BadOptionError(
         msg,
         at=at,
-        why="a time zone is told by its name in the tz database, which the machine must have",
-        fix='write time_zone="Europe/Berlin"; where the machine has no database, install tzdata',
+        why="a time zone is given by its name in the tz database, which the machine must have",
+        fix='write time_zone="Europe/Berlin"; if the machine has no database, install tzdata',
         fields={"option": "time_zone", "value": time_zone},
     )
 

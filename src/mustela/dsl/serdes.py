@@ -1,4 +1,4 @@
-"""Which serde a step uses: what was said in this step, else what is known from the steps before."""
+"""Which serde a step uses: the one given for the step, else one known from earlier steps."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ T = TypeVar("T")
 def said_or_read(
     name: str, said: object, function: object, part: Part = "all", *, step: str, at: Origin
 ) -> Serde[Any] | None:
-    """Return the serde of what a function gives: what is said of it, else what can be read of it.
+    """Return the serde of a function's results: the one given, else one read from the function.
 
     Args:
         name: ``key`` or ``value``.
         said: A type, a serde, or None.
         function: The function.
-        part: What of its result is meant.
+        part: Which part of its result is meant.
         step: The step that calls it.
         at: The user's line.
 
     Raises:
-        UnknownSerdeError: If what was said has no serde.
+        UnknownSerdeError: If there is no serde for what was given.
         SerdeTypeError: If it is a type with a field that has none.
     """
     try:
@@ -58,14 +58,14 @@ def serde_to_write(
 
     Args:
         name: ``key`` or ``value``.
-        said: What the user said at the sink.
-        known: What is known from the steps before.
-        find: Gives the node of a name.
+        said: What the user gave for the sink.
+        known: What is known from earlier steps.
+        find: Finds a node by its name.
         step: The step whose records are written.
         at: The user's line.
 
     Raises:
-        MissingSerdeError: If neither is there, and no function tells.
+        MissingSerdeError: If neither is there, and no function shows it.
     """
     serde = said
     if serde is None:
@@ -75,18 +75,18 @@ def serde_to_write(
     if serde is not None:
         return serde
     plural = {"key": "keys", "value": "values"}[name]
-    msg = f"nothing says how the {plural} of {step!r} become bytes"
+    msg = f"no serde is known for the {plural} of {step!r}"
     raise MissingSerdeError(
         msg,
         at=at,
-        why=f"a step before gives {plural} of a new type, which Python does not tell in advance",
-        fix=f"say it where they are written: to(..., {name}=str), or whatever type they have; or"
+        why=f"an earlier step gives {plural} of a new type, which Python does not show in advance",
+        fix=f"give it where they are written: to(..., {name}=str), or whatever type they have; or"
         f" where they are made, with {name}= or by the annotation of a named function",
         fields={"part": name, "step": step},
     )
 
 
 def _undeclared(known: Serde[Any] | None) -> bool:
-    """Say whether the keys inside windowed keys have the serde of what nobody declared."""
+    """Say whether the keys inside windowed keys have the default serde."""
     windowed = type(known) in {WindowedSerde, SessionWindowedSerde}
     return windowed and isinstance(getattr(known, "inner", None), ValueSerde)

@@ -38,7 +38,7 @@ def store_names(names: object, *, option: str, at: Origin) -> tuple[str, ...]:
 def checked_updates(
     registry: Registry, updates: Iterable[str | StoreBuilder], *, step: str, at: Origin
 ) -> list[AddedStore]:
-    """Return the stores whose keys a step has changed; those given as builders are added first.
+    """Return the stores whose keys a step changes; those given as builders are added first.
 
     Raises:
         UnknownStoreError: If one was not added.
@@ -72,7 +72,7 @@ def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
         msg,
         at=at,
         why="a change is made to the value of one key",
-        fix="make it with Stores.key_value_store_builder(Stores.persistent_key_value_store(...))",
+        fix="create it with Stores.key_value_store_builder(Stores.persistent_key_value_store(...))",
         fields={"step": step, "store": spec.name},
     )
 
@@ -80,7 +80,7 @@ def _check_kind(store: AddedStore, step: str, at: Origin) -> None:
 def attach_updates(
     registry: Registry, step: str, stores: Sequence[AddedStore], at: Origin
 ) -> dict[str, str]:
-    """Lay the way from a step to the stores whose keys it has changed.
+    """Add the route from a step to the stores whose keys it changes.
 
     Returns:
         For each store the name of the step that makes the changes.

@@ -1,4 +1,4 @@
-"""Topics as they are read: names, patterns, where to begin, and what time records have."""
+"""How topics are read: names, patterns, where to begin, and the timestamps of records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def topic_names(topics: object, *, at: Origin) -> tuple[str, ...]:
     """Return the topics that the user named.
 
     Raises:
-        BadOptionError: If that is neither a topic nor a list of topics.
+        BadOptionError: If it is neither a topic nor a list of topics.
     """
     if isinstance(topics, str):
         return (check_name(topics, what="topic", at=at),)
@@ -81,20 +81,20 @@ def topic_names(topics: object, *, at: Origin) -> tuple[str, ...]:
 def checked_pattern(pattern: re.Pattern[Any] | None, *, at: Origin) -> re.Pattern[str] | None:
     if pattern is None or isinstance(pattern.pattern, str):
         return pattern
-    msg = f"{pattern!r} matches bytes, and names of topics are text"
+    msg = f"{pattern!r} matches bytes, but names of topics are strings"
     raise BadOptionError(msg, at=at, fix='compile the pattern from a str: re.compile("orders-.*")')
 
 
 def pattern_name(pattern: re.Pattern[Any]) -> str:
-    """Return the name of a source that reads by a pattern: what a name may have of it."""
+    """Return the name of a source that reads by a pattern: what a name may contain of it."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", str(pattern.pattern)).strip("-.") or "pattern"
 
 
 def reading_start(options: Consumed[Any, Any], *, at: Origin) -> str | None:
-    """Return where reading begins, as the setting is written; None where nothing is said.
+    """Return where reading begins, as the setting is written; None if not given.
 
     Raises:
-        BadOptionError: If that is no place to begin at.
+        BadOptionError: If it is not a valid place to begin.
     """
     reset = options.auto_offset_reset
     words = get_args(ResetWord)
@@ -120,7 +120,7 @@ def reading_start(options: Consumed[Any, Any], *, at: Origin) -> str | None:
 
 
 def checked_extractor(options: Consumed[Any, Any], *, at: Origin) -> object:
-    """Return what gives the time of each record; None for its own.
+    """Return the function that gives the timestamp of each record; None for its own.
 
     Raises:
         FunctionError: If it cannot be called with a record and the partition's time.
@@ -129,7 +129,7 @@ def checked_extractor(options: Consumed[Any, Any], *, at: Origin) -> object:
     if isinstance(extractor, type) and issubclass(extractor, get_args(BuiltInExtractor)):
         extractor = extractor()
     if isinstance(extractor, FailOnInvalidTimestamp):
-        return None  # what is done anyway
+        return None  # the default
     if extractor is None or isinstance(extractor, BuiltInExtractor):
         return extractor
     arguments = ("record", "partition_time")
@@ -143,10 +143,10 @@ class EventTime(TypedDict):
 
 
 def event_time_options(options: Consumed[Any, Any], *, at: Origin) -> EventTime:
-    """Return what was said of event time.
+    """Return the options for event time.
 
     Raises:
-        BadOptionError: If something else was said.
+        BadOptionError: If one of them has another type.
     """
     for option, wanted in (("watermark", WatermarkStrategy), ("late", LatePolicy)):
         given = getattr(options, option)

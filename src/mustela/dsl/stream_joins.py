@@ -91,24 +91,24 @@ class StreamJoins(Handle[K, V]):
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
-        """Join with the partners of each record in a stream, a table or a global table.
+        """Join each record with its partners in a stream, a table or a global table.
 
-        With a stream, each pair of records of the same key whose times are within ``windows`` is
-        a result, once, when the later of the two arrives; its time is that of the younger one. A
-        record that comes late meets whatever is still kept. With a table, each record meets the
-        row that its key has at that moment; with a global table, the row of the key that
-        ``foreign_key`` gives. Records without a key or without a value have no partner, and records
-        without a partner are dropped.
+        With a stream, each pair of records of the same key with timestamps within ``windows`` is a
+        result, once, when the later of the two arrives; its timestamp is that of the younger one. A
+        record that arrives late is joined with whatever is still kept. With a table, each record is
+        joined with the row of its key at that moment; with a global table, with the row of the key
+        that ``foreign_key`` returns. Records without a key or without a value have no partner, and
+        records without a partner are dropped.
 
         Args:
             other: A stream, a table or a global table.
             joiner: Called with the two values.
-            windows: For a stream: which records meet.
-            foreign_key: For a global table: gives from the record's value the key of the row.
+            windows: For a stream: which records are joined.
+            foreign_key: For a global table: returns the key of the row from the record's value.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+            store: For a stream: the beginning of the names of the join's stores; ``name`` if not
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
@@ -117,9 +117,9 @@ class StreamJoins(Handle[K, V]):
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -209,19 +209,19 @@ class StreamJoins(Handle[K, V]):
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
-        """Join as `join` does; the joiner is given the key too.
+        """Join as `join` does, with a joiner that is also given the key.
 
         The joiner must not change the key.
 
         Args:
             other: A stream, a table or a global table.
             joiner: Called with the key and the two values.
-            windows: For a stream: which records meet.
-            foreign_key: For a global table: gives from the record's value the key of the row.
+            windows: For a stream: which records are joined.
+            foreign_key: For a global table: returns the key of the row from the record's value.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+            store: For a stream: the beginning of the names of the join's stores; ``name`` if not
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
@@ -230,9 +230,9 @@ class StreamJoins(Handle[K, V]):
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -322,20 +322,20 @@ class StreamJoins(Handle[K, V]):
     ) -> KStream[Any, Any]:
         """Join as `join` does, and keep the records of this stream that have no partner.
 
-        For those the joiner's second argument is None. With a stream, such a result comes when the
-        window of its record has closed: when event time is beyond the record's time, ``after`` and
-        ``grace``. It is never taken back, also if a partner comes later still. A record without a
-        key has no partner, and is a result at once; one without a value is dropped.
+        For those the joiner's second argument is None. With a stream, such a result is sent when
+        the window of its record has closed: when event time has passed the record's timestamp plus
+        ``after`` and ``grace``. It is never retracted, even if a partner arrives later. A record
+        without a key has no partner, and is a result at once; one without a value is dropped.
 
         Args:
             other: A stream, a table or a global table.
             joiner: Called with the two values, of which the second may be None.
-            windows: For a stream: which records meet.
-            foreign_key: For a global table: gives from the record's value the key of the row.
+            windows: For a stream: which records are joined.
+            foreign_key: For a global table: returns the key of the row from the record's value.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+            store: For a stream: the beginning of the names of the join's stores; ``name`` if not
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
@@ -344,9 +344,9 @@ class StreamJoins(Handle[K, V]):
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -437,19 +437,19 @@ class StreamJoins(Handle[K, V]):
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
     ) -> KStream[Any, Any]:
-        """Join as `left_join` does; the joiner is given the key too.
+        """Join as `left_join` does, with a joiner that is also given the key.
 
         The joiner must not change the key.
 
         Args:
             other: A stream, a table or a global table.
             joiner: Called with the key and the two values, of which the second may be None.
-            windows: For a stream: which records meet.
-            foreign_key: For a global table: gives from the record's value the key of the row.
+            windows: For a stream: which records are joined.
+            foreign_key: For a global table: returns the key of the row from the record's value.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
+            store: For a stream: the beginning of the names of the join's stores; ``name`` if not
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
@@ -458,9 +458,9 @@ class StreamJoins(Handle[K, V]):
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -501,28 +501,27 @@ class StreamJoins(Handle[K, V]):
     ) -> KStream[K, R]:
         """Join two streams as `join` does, and keep the records of both that have no partner.
 
-        For those the other argument of the joiner is None. Records of this stream wait as in
-        `left_join`; those of the other stream wait for ``before`` and ``grace`` behind their time.
-        A record without a key has no partner, and is a result at once; one without a value is
-        dropped.
+        For those the joiner's other argument is None. Records of this stream wait as in
+        `left_join`; those of the other stream wait until event time has passed their timestamp plus
+        ``before`` and ``grace``. A record without a key has no partner, and is a result at once;
+        one without a value is dropped.
 
         Args:
             other: The other stream.
             joiner: Called with the two values, of which either may be None.
-            windows: For a stream: which records meet.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            windows: Which records are joined.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
-                given.
-            stream_joined: For a stream: serdes, names and changelogs as one object.
+            store: The beginning of the names of the join's stores; ``name`` if not given.
+            stream_joined: Serdes, names and changelogs as one object.
 
         Returns:
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -566,27 +565,26 @@ class StreamJoins(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
     ) -> KStream[K, R]:
-        """Join as `outer_join` does; the joiner is given the key too.
+        """Join as `outer_join` does, with a joiner that is also given the key.
 
         The joiner must not change the key.
 
         Args:
             other: The other stream.
             joiner: Called with the key and the two values, of which either may be None.
-            windows: For a stream: which records meet.
-            value: Type or serde of the results, where a later step cannot know it otherwise.
+            windows: Which records are joined.
+            value: Type or serde of the results, if a later step cannot know it otherwise.
             name: Step name; made from the step's place if not given.
-            store: For a stream: what the names of the join's stores begin with; ``name`` if not
-                given.
-            stream_joined: For a stream: serdes, names and changelogs as one object.
+            store: The beginning of the names of the join's stores; ``name`` if not given.
+            stream_joined: Serdes, names and changelogs as one object.
 
         Returns:
             The stream of results, in the lane of their key.
 
         Raises:
-            BadOptionError: If an option does not fit what is joined, or one is missing.
-            JoinKeysError: If the two sides write their keys in different ways.
-            FunctionError: If the joiner cannot be called with what it will get.
+            BadOptionError: If an option does not fit the other side, or one is missing.
+            JoinKeysError: If the two sides encode their keys differently.
+            FunctionError: If the joiner cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If another step has a store of that name.
 
@@ -624,7 +622,7 @@ class StreamJoins(Handle[K, V]):
             raise BadOptionError(
                 msg,
                 at=at,
-                why="a change of a table is no record that could be a result without a partner",
+                why="a change of a table is not a record that could be a result without a partner",
                 fix="use left_join, or make a table of the stream with to_table() and join tables",
                 fields={"verb": wish.verb, "other": handle.name},
             )
@@ -639,10 +637,10 @@ class StreamJoins(Handle[K, V]):
         return self._registry.handles.stream(step, key, value)
 
 
-_ROWS = "a record meets the row that the {} has at that moment"
+_ROWS = "a record is joined with the row that the {} has at that moment"
 _STREAMS = "only a join with another stream keeps the records of both sides"
 _GLOBAL = "only a global table can be looked up by another key than the record's"
-_TABLES = "{}= is for joins with a table; streams meet by their keys"
+_TABLES = "{}= is for joins with a table; streams are joined by their keys"
 _REFUSED: Final[Mapping[HandleKind, Mapping[str, str]]] = {
     "stream": {
         option: _TABLES.format(option)
@@ -656,14 +654,14 @@ _REFUSED: Final[Mapping[HandleKind, Mapping[str, str]]] = {
     "global table": {
         "windows": _ROWS.format("global table"),
         **dict.fromkeys(("store", "stream_joined"), _STREAMS),
-        "joined": "a global table has rows of its own, so nothing travels and nothing waits",
+        "joined": "a global table has its own rows, so nothing travels and nothing waits",
     },
 }
-"""By what the other side is: the options that a join with it does not take, and why."""
+"""By the kind of the other side: the options that a join with it does not take, and why."""
 
 _ADD: Final[Mapping[HandleKind, AddJoin]] = {
     "stream": add_stream_join,
     "table": add_table_join,
     "global table": add_global_join,
 }
-"""By what the other side is: what adds the step of such a join."""
+"""By the kind of the other side: what adds the step of such a join."""

@@ -1,4 +1,4 @@
-"""What gives processors: checked when the topology is written, with the stores that they name."""
+"""Suppliers of processors: checked when the topology is written, with the stores that they name."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a supplier gives, as its checks and their texts need it.
+    """What a supplier makes, as its checks and their texts need it.
 
     Attributes:
-        noun: What it is.
-        bases: What classes of it derive from.
+        noun: What it is called.
+        bases: The classes from which it is derived.
         method: The method that it must have.
-        methods: What its methods are called with.
+        methods: The arguments of its methods.
     """
 
     noun: str
@@ -49,7 +49,7 @@ class Made:
     methods: Mapping[str, tuple[str, ...]]
 
     def called(self, method: str) -> str:
-        """Return a method as it is called."""
+        """Return a method with its arguments."""
         return f"{method}({', '.join(self.methods[method])})"
 
 
@@ -71,24 +71,24 @@ _PROCESSOR: Final = Made(
 def checked_supplier(
     supplier: object, *, verb: str, at: Origin, made: Made = _PROCESSOR
 ) -> type[Any]:
-    """Check that a supplier gives a new processor each time it is called; return their class.
+    """Check that a supplier returns a new processor on each call; return the processors' class.
 
     Args:
         supplier: What the user gave.
         verb: The step's method.
         at: The user's line.
-        made: What is wanted, where it is no processor.
+        made: What is wanted, if it is not a processor.
 
     Raises:
         FunctionError: If it does not.
     """
     noun, fields = made.noun, {"verb": verb}
     if not isinstance(supplier, type) and callable(getattr(supplier, made.method, None)):
-        msg = f"{verb} was given a {noun}, not what makes one: {type(supplier).__name__}"
+        msg = f"{verb} was given a {noun}, not a supplier of them: {type(supplier).__name__}"
         raise FunctionError(
             msg,
             at=at,
-            why=f"each key group has a {noun} of its own",
+            why=f"each key group has its own {noun}",
             fix=f"pass the class: {verb}({type(supplier).__name__})",
             fields=fields,
         )
@@ -97,7 +97,7 @@ def checked_supplier(
     first, second = make(), make()
     if not callable(getattr(first, made.method, None)):
         kind, wanted = type(first).__name__, made.called(made.method)
-        msg = f"the supplier of {verb} gives {kind}, which has no {wanted}"
+        msg = f"the supplier of {verb} returns {kind}, which has no {wanted}"
         raise FunctionError(
             msg,
             at=at,
@@ -106,11 +106,11 @@ def checked_supplier(
             fields=fields,
         )
     if first is second:
-        msg = f"the supplier of {verb} gives the same {noun} each time"
+        msg = f"the supplier of {verb} returns the same {noun} each time"
         raise FunctionError(
             msg,
             at=at,
-            why=f"each key group has a {noun} of its own, or they would see each other's fields",
+            why=f"each key group has its own {noun}, or they would see each other's fields",
             fix=f"make a new one in each call: lambda: My{noun.capitalize()}(...)",
             fields=fields,
         )
@@ -121,11 +121,11 @@ def checked_supplier(
 
 
 class Supplied(NamedTuple):
-    """What gives the processors of a step.
+    """A supplier of a step's processors, with what is known about it.
 
     Attributes:
-        supplier: It, as the topology's wrapper gave it back.
-        stores: The stores that it and what it wraps name.
+        supplier: The supplier, as the topology's wrapper returned it.
+        stores: The stores that it and the supplier inside it name.
         acts_on_time: Whether its processors may have timers or schedules.
         asks: The stores that their code is sure to ask for.
     """
@@ -139,10 +139,10 @@ class Supplied(NamedTuple):
 def supplied(
     registry: Registry, supplier: ProcessorSupplier, *, step: str, verb: str, at: Origin
 ) -> Supplied:
-    """Check what gives the processors of a step, and wrap it as the topology's wrapper says.
+    """Check the supplier of a step's processors, and wrap it with the topology's wrapper.
 
     Raises:
-        FunctionError: If it, or what the wrapper made of it, gives no processors.
+        FunctionError: If it, or what the wrapper made of it, does not return processors.
     """
     cls = checked_supplier(supplier, verb=verb, at=at)
     asks = asked_stores(supplier())
@@ -164,7 +164,7 @@ def supplied(
 
 
 def _check_timers(inner: type[Any], outer: type[Any], step: str, at: Origin) -> None:
-    """Check that the timers of a processor reach it through what it is wrapped in."""
+    """Check that a processor's timers reach it through its wrapper."""
     bases: list[Any] = [Processor, FixedKeyProcessor]
     nothing = (None, *(base.on_timer for base in bases))
     methods = (getattr(inner, "on_timer", None), getattr(outer, "on_timer", None))
@@ -175,7 +175,7 @@ def _check_timers(inner: type[Any], outer: type[Any], step: str, at: Origin) -> 
         msg,
         at=at,
         why=f"timers that {inner.__name__} registers would be lost",
-        fix=f"derive {outer.__name__} from WrappedProcessor, or hand on_timer(timer, context) on",
+        fix=f"derive {outer.__name__} from WrappedProcessor, or pass on_timer(timer, context) on",
         fields={"step": step},
     )
 
@@ -200,7 +200,7 @@ def connected_stores(
     Args:
         registry: The topology while it is being written.
         own: What the step's supplier names.
-        stores: What the step was given besides.
+        stores: Further stores that the step was given.
         step: Its name.
         at: The user's line.
 
@@ -219,7 +219,7 @@ def connected_stores(
 
 
 class Uses(TypedDict):
-    """The part of a processor's node that says which stores it uses."""
+    """The fields of a processor's node for the stores that it uses."""
 
     connected: tuple[StoreSpec, ...]
     plain: frozenset[str]
@@ -240,7 +240,7 @@ def add_store_builder(registry: Registry, builder: object, *, verb: str, at: Ori
     """Add the store that a builder describes.
 
     Raises:
-        BadOptionError: If it is no store builder.
+        BadOptionError: If it is not a store builder.
         DuplicateStoreError: If another store has the name.
     """
     checked = checked_store_builder(builder, verb=verb, at=at)
@@ -251,7 +251,7 @@ def checked_store_builder(builder: object, *, verb: str, at: Origin) -> StoreBui
     """Return a store builder.
 
     Raises:
-        BadOptionError: If it is none.
+        BadOptionError: If it is not one.
     """
     if not isinstance(builder, StoreBuilder):
         msg = f"{verb} needs a store builder, not {type(builder).__name__} {builder!r:.60}"
@@ -267,7 +267,7 @@ def checked_store_builder(builder: object, *, verb: str, at: Origin) -> StoreBui
 def output_names(
     outputs: Mapping[str, object] | Iterable[str], *, at: Origin
 ) -> dict[str, object | None]:
-    """Return the side outputs by name, each with what was said of its types.
+    """Return the side outputs by name, each with the types that were given.
 
     Raises:
         BadNameError: If a name breaks the rule for names.
@@ -293,7 +293,7 @@ def _own_stores(supplier: object, *, at: Origin) -> Sequence[Any]:
             raise FunctionError(
                 msg,
                 at=at,
-                why="the stores of a processor are asked for before there is one",
+                why="the stores of a processor are needed before it exists",
                 fix="put @staticmethod above def stores()",
             ) from None
     if given is None:

@@ -37,26 +37,27 @@ class Suppression(Handle[K, V]):
     """What `KTable` can do to emit less: suppress."""
 
     def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
-        """Hold changes back, so that of many changes of a key only the last one goes on.
+        """Hold back changes, so that only the last of many changes of a key is sent on.
 
-        With `Suppressed.until_time_limit` a change waits until event time has passed that of the
-        first one that was held back by so much; later changes of the key take its place and keep
-        its time. With `Suppressed.until_window_closes` the last value of each window goes on once,
-        when no record can change it any more; deletions of windows do not go on.
+        With `Suppressed.until_time_limit` a change waits until event time has passed the timestamp
+        of the first one held back by the given time; later changes of the key replace it and keep
+        its time. With `Suppressed.until_window_closes` the last value of each window is sent on
+        once, when no record can change it any more; deletions of windows are not sent on.
 
-        What goes on keeps the time of the last change. A join with the result sees the values that
-        went on, not those that wait.
+        A result keeps the timestamp of the last change. A join with the result sees the values that
+        were sent on, not those that wait.
 
         Args:
             suppressed: What changes wait for, and how many may.
-            name: Step name; made from the step's place if not given. It names the changelog of
-                what waits, too.
+            name: Step name; made from the step's place if not given. It also names the changelog of
+                the waiting rows.
 
         Returns:
-            The table of what goes on.
+            The table of the changes that are sent on.
 
         Raises:
-            NotWindowedError: If windows shall close, and the table's keys are in no windows.
+            NotWindowedError: If it must wait for windows to close, but the table has no windowed
+                keys.
             SuppressVersionedError: If the table is versioned.
             DuplicateNameError: If another step already has this name.
 
@@ -125,7 +126,7 @@ def _buffer_spec(place: NodePlace, buffer: BufferConfig, table: Handle[Any, Any]
 def _waits(
     table: Handle[Any, Any], wish: Suppressed, registry: Registry, name: str, *, at: Origin
 ) -> tuple[int, int]:
-    """Return how long rows wait, and how far behind that they may be stamped."""
+    """Return how long rows wait, and how far before that their timestamps may be."""
     if wish.until == "time_limit":
         limit = wish.time_to_wait
         if limit is None or limit == timedelta.max:
@@ -139,7 +140,7 @@ def _waits(
         raise NotWindowedError(
             msg,
             at=at,
-            why="only the result of a windowed aggregation says when a row changes no more",
+            why="only the result of a windowed aggregation says when a row no longer changes",
             fix="group the stream, and use windowed_by(...) before the aggregation; or suppress"
             " with Suppressed.until_time_limit(...)",
             fields={"table": name},
@@ -165,7 +166,7 @@ def _refuse_versioned(registry: Registry, name: str, *, at: Origin) -> None:
         raise SuppressVersionedError(
             msg,
             at=at,
-            why="each version of a row is a result of its own; to hold them back would lose some",
+            why="each version of a row is a result of its own: holding them back would lose some",
             fix="keep the table in a store that is not versioned, or do not suppress it",
             fields={"table": name, "store": store.name},
         )

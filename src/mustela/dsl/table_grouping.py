@@ -1,4 +1,4 @@
-"""A table grouped anew, so that its rows can be aggregated."""
+"""A regrouped table, so that its rows can be aggregated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V2 = TypeVar("V2")
 
 
 class TableGrouping(Handle[K, V]):
-    """What `KTable` can do to be aggregated: group_by."""
+    """What `KTable` needs to be aggregated: group_by."""
 
     def group_by(
         self,
@@ -40,16 +40,16 @@ class TableGrouping(Handle[K, V]):
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by something other than their key, to aggregate each group.
 
-        When a row changes, what it was is taken out of its old group before what it is now goes
-        into its group. So the table keeps its rows: one without a store is given one.
+        When a row changes, its old value is removed from its old group before its new value is
+        added to its new group. So the table must keep its rows: one without a store is given one.
 
         Args:
-            mapper: Called with key and value of a row; returns a pair: the group, and the value
-                that is aggregated. It is called for what a row was, too, and must then return
-                what it returned before. It never sees a null value; a row for which it returns
+            mapper: Called with key and value of a row; returns a pair: the group, and the value to
+                aggregate. It is also called for a row's old value, and must then return what it
+                returned before. It is never called with a null value; a row for which it returns
                 None, or None as the group or the value, belongs to no group.
             key: Type or serde of the groups; a serde that keeps Python's types if not given.
-            value: Type or serde of the values that are aggregated.
+            value: Type or serde of the values to aggregate.
             name: Step name; made from the step's place if not given.
             grouped: Serdes and name as one object.
 

@@ -34,13 +34,13 @@ V = TypeVar("V")
 W = TypeVar("W")
 R = TypeVar("R")
 
-_STANDS = "a row stands as long as the two that it is joined of"
+_STANDS = "a joined row exists as long as the two rows that it is made from"
 _VERBS: dict[TableJoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
-    """What a user said of a join."""
+    """The user's arguments of a join."""
 
     foreign_key: Callable[..., Any] | None = None
     foreign_key_with_key: Callable[..., Any] | None = None
@@ -69,15 +69,15 @@ class TableJoins(Handle[K, V]):
     ) -> KTable[K, R]:
         """Join with the rows of another table that have the same key.
 
-        The result has a row where both tables have one. It changes with either of them.
+        The result has a row where both tables have one, and changes with either of them.
 
         Args:
             other: The other table.
             joiner: Called with this table's value and the other's.
-            foreign_key: Gives from a value of this table the key of a row of the other table; or
-                None, if the value refers to none. Without it rows of equal keys are joined.
+            foreign_key: Returns, for a value of this table, the key of a row of the other table; or
+                None, if the value refers to none. Without it, rows of equal keys are joined.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the joined values, for the store and for what follows.
+            value: Type or serde of the joined values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
@@ -87,8 +87,8 @@ class TableJoins(Handle[K, V]):
             The table of joined rows.
 
         Raises:
-            JoinKeysError: If the two tables write their keys in different ways.
-            BadOptionError: If two foreign keys are given, or options of one without it.
+            JoinKeysError: If the two tables encode their keys differently.
+            BadOptionError: If two foreign keys are given, or options for one without it.
             FunctionError: If the joiner cannot be called with two values.
 
         Example:
@@ -132,11 +132,11 @@ class TableJoins(Handle[K, V]):
 
         Args:
             other: The other table.
-            joiner: Called with this table's value and the other's, or None where it has no row.
-            foreign_key: Gives from a value of this table the key of a row of the other table; or
-                None, if the value refers to none. Without it rows of equal keys are joined.
+            joiner: Called with this table's value and the other's, or None if it has no row.
+            foreign_key: Returns, for a value of this table, the key of a row of the other table; or
+                None, if the value refers to none. Without it, rows of equal keys are joined.
             foreign_key_with_key: The same, called with key and value.
-            value: Type or serde of the joined values, for the store and for what follows.
+            value: Type or serde of the joined values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
@@ -146,8 +146,8 @@ class TableJoins(Handle[K, V]):
             The table of joined rows.
 
         Raises:
-            JoinKeysError: If the two tables write their keys in different ways.
-            BadOptionError: If two foreign keys are given, or options of one without it.
+            JoinKeysError: If the two tables encode their keys differently.
+            BadOptionError: If two foreign keys are given, or options for one without it.
             FunctionError: If the joiner cannot be called with two values.
 
         Example:
@@ -189,7 +189,7 @@ class TableJoins(Handle[K, V]):
         Args:
             other: The other table.
             joiner: Called with this table's value and the other's; a missing one is None.
-            value: Type or serde of the joined values, for the store and for what follows.
+            value: Type or serde of the joined values, for the store and for later steps.
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
@@ -198,7 +198,7 @@ class TableJoins(Handle[K, V]):
             The table of joined rows.
 
         Raises:
-            JoinKeysError: If the two tables write their keys in different ways.
+            JoinKeysError: If the two tables encode their keys differently.
             FunctionError: If the joiner cannot be called with two values.
 
         Example:
@@ -262,14 +262,14 @@ class TableJoins(Handle[K, V]):
         self._check_builder(other, verb=verb, at=at)
         if other._kind != "table":
             kind = type(other).__name__
-            msg = f"{verb} takes a table, and {other.name!r} is a {kind}"
+            msg = f"{verb} takes a table, but {other.name!r} is a {kind}"
             fix = "turn it into a table with to_table(), or join the stream with this table"
             if kind == "GlobalKTable":
                 fix = "read its topic with table(), or join a stream with it"
             raise BadOptionError(
                 msg,
                 at=at,
-                why="a table is joined with what has a row for each key",
+                why="a table is joined with something that has a row for each key",
                 fix=fix,
                 fields={"verb": verb},
             )
@@ -278,7 +278,7 @@ class TableJoins(Handle[K, V]):
 def _add_by_key(join: JoinedTable, kind: TableJoinKind) -> None:
     """Add the step of a join of tables by their keys."""
     registry, place, spec, key = registry_of(join.left), join.place, join.spec, join.key
-    # Stores have a name that the user gave, if there is one: another name is another store.
+    # If the user gave a name, the stores have it too: another name means another store.
     base = place["name"] if spec is None or place["explicit_name"] else spec.name
     left = copy_spec(base, join.left, key, "left")
     right = copy_spec(base, join.other, key, "right")
@@ -301,7 +301,7 @@ def _add_by_key(join: JoinedTable, kind: TableJoinKind) -> None:
 
 
 def _extractor(verb: str, wish: _Wish, at: Origin) -> Extractor | None:
-    """Return what gives the foreign key, None where rows of equal keys are joined."""
+    """Return the function for the foreign key, None if rows of equal keys are joined."""
     extractor = read_extractor(verb, wish.foreign_key, wish.foreign_key_with_key)
     if extractor is None and wish.table_joined is not None:
         msg = f"{verb} takes table_joined= only with a foreign key"
@@ -309,7 +309,7 @@ def _extractor(verb: str, wish: _Wish, at: Origin) -> Extractor | None:
             msg,
             at=at,
             why="it names the stores of a join by foreign key",
-            fix="say name=, or give foreign_key=",
+            fix="write name=, or give foreign_key=",
             fields={"verb": verb},
         )
     return extractor

@@ -1,4 +1,4 @@
-"""What the functions of a topology say of keys and values, where nobody said it with a serde."""
+"""What the functions of a topology show about keys and values without a declared serde."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _PASSING: Final = (
     *(FilterNode, PeekNode, SplitNode, BranchNode, RepartitionNode, MergeNode),
     *(StreamToTableNode, TableToStreamNode, TableFilterNode, SuppressNode),
 )
-"""Steps after which keys and values are what they were."""
+"""Steps after which keys and values are unchanged."""
 
 _JOINS: Final = (
     *(StreamJoinNode, StreamTableJoinNode, GlobalJoinNode, TableJoinNode, ForeignKeyJoinNode),
@@ -69,11 +69,11 @@ _FOLDS: Final = (AggregateNode, WindowAggregateNode)
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a function says.
+    """What a function shows.
 
     Attributes:
         node: Its step.
-        half: Whether it is said of keys or of values.
+        half: Whether it concerns keys or values.
         spec: The type.
     """
 
@@ -85,13 +85,13 @@ class _Told:
 def told_serde(
     find: Callable[[str], Node], step: str, half: Half, known: Serde[Any] | None
 ) -> Serde[Any] | None:
-    """Return the serde that functions before a step tell, None if they tell none.
+    """Return the serde that functions before a step show, None if they show none.
 
     Args:
-        find: Gives the node of a name.
+        find: Finds a node by its name.
         step: The step whose records are written.
         half: Its keys or its values.
-        known: What is known: nothing, or how windows are kept of keys of which nothing is.
+        known: What is known: nothing, or the serde of windowed keys whose inner serde is not known.
     """
     told = _told(find, step, half, windowed=known is not None)
     if told is None:
@@ -106,10 +106,10 @@ def told_serde(
 
 
 def check_types(nodes: Iterable[Node]) -> None:
-    """Check that what is kept, and what records travel by, has a serde.
+    """Check that everything that is stored or sent by key has a serde.
 
     Raises:
-        MissingSerdeError: If nothing says the serde of a class that is none of Python's own.
+        MissingSerdeError: If no serde is known for a class that is not one of Python's own.
     """
     by_name = {node.name: node for node in nodes}
     for node in by_name.values():
@@ -120,7 +120,7 @@ def check_types(nodes: Iterable[Node]) -> None:
 
 
 def _kept_untyped(node: Node) -> Iterator[tuple[Half, str]]:
-    """Iterate over what a step keeps as what nobody declared: keys or values, of which step."""
+    """Iterate over what a step keeps without a declared serde: keys or values, and whose."""
     parents = node.parents
     keys = [arrival.key if arrival else None for arrival in node.arrivals]
     stores = [store.key_serde for store in node.stores]
@@ -134,7 +134,7 @@ def _kept_untyped(node: Node) -> Iterator[tuple[Half, str]]:
 
 
 def _kept_values(node: Node) -> Iterator[tuple[Serde[Any] | None, str]]:
-    """Iterate over the serdes of the values in a step's stores, with the step that gives them."""
+    """Iterate over the serdes of the values in a step's stores, with the step that makes them."""
     parents = node.parents
     match node:
         case StreamJoinNode():
@@ -174,14 +174,14 @@ def _told(
     made: bool = False,
     windowed: bool = False,
 ) -> _Told | None:
-    """Walk up from a step to the function that gives its keys or values.
+    """Walk up from a step to the function that makes its keys or values.
 
     Args:
-        find: Gives the node of a name.
+        find: Finds a node by its name.
         step: The step.
         half: Its keys or its values.
-        made: Look also at what functions without annotations make.
-        windowed: Look also at the keys inside of windowed ones.
+        made: Whether to look also at what functions without annotations make.
+        windowed: Whether to look also at the keys inside windowed ones.
     """
     node = find(step)
     if isinstance(node, WindowAggregateNode) and half == "key" and not windowed:
@@ -201,14 +201,14 @@ def _told(
         spec = part_type(given_type(function), part)
         if spec is UNKNOWN and made and part == "all":
             spec = made_class(function)
-        # What makes the first aggregate tells the class that it makes, not that 0 is no 0.5.
+        # The initializer shows the class that it makes, but not that 0 is not meant as 0.0.
         if spec is not UNKNOWN and (function is functions[0] or needs_serde(spec)):
             return _Told(node, half, spec)
     return None
 
 
 def _giver(node: Node, half: Half) -> str | tuple[tuple[Any, ...], Part] | None:
-    """Return what gives a step's keys or values: the step before, or functions; None if unknown."""
+    """Return the source of a step's keys or values: an earlier step, or functions; else None."""
     match node:
         case MapNode():
             return (node.mapper,), half
@@ -260,7 +260,7 @@ _JOIN_VERBS: Final = {"inner": "join", "left": "left_join", "outer": "outer_join
 
 
 def _verb(node: Node) -> str:
-    """Return the method that added a step; all of those that give new types say them."""
+    """Return the method that added a step; all methods that make new types have one."""
     verb = _VERBS.get(type(node)) or _JOIN_VERBS.get(getattr(node, "kind", ""), "aggregate")
     if getattr(node, "with_key", False):
         verb += "_with_key"
@@ -275,17 +275,17 @@ def _refusal(node: Node, told: _Told) -> MissingSerdeError:
     plural = {"key": "keys", "value": "values"}[half]
     name = _shown(told.spec)
     serde = marked_serde(told.spec, key=half == "key")
-    how = f"say it where they are made: {verb}(..., {half}={name.rpartition('.')[2]})"
+    how = f"give it where they are made: {verb}(..., {half}={name.rpartition('.')[2]})"
     if serde is None:
         how = (
-            f"make it a dataclass or a msgspec.Struct and say {verb}(..., {half}=...), or give a "
-            f"Serde of your own there"
+            f"make it a dataclass or a msgspec.Struct and write {verb}(..., {half}=...), or give "
+            f"your own Serde there"
         )
     return MissingSerdeError(
-        f"{node.name!r} keeps {plural} of type {name}, and nothing says how they become bytes",
+        f"{node.name!r} keeps {plural} of type {name}, but no serde is known for them",
         evidence={"made by": f"{told.node.name!r} ({told.node.origin})"},
         at=node.origin,
-        why="without a word about types only Python's own are kept: a class is never pickled",
+        why="without declared types only Python's own are kept: a class is never pickled",
         fix=how,
         fields={"part": half, "step": node.name, "type": told.spec},
     )

@@ -1,4 +1,4 @@
-"""A topology written step by step: sources, processors, sinks and stores by their names."""
+"""A topology written step by step: sources, processors, sinks and stores, each with a name."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _PARTITIONED = ("topic", "key", "value", "partitions")
 
 
 class Topology(graph.TopologyGraph):
-    """The steps of an application, each with a name, and what reads what.
+    """The steps of an application, each with a name, and their connections.
 
-    Write one by hand, or go on with what `StreamsBuilder.build` gives: steps are known by the names
-    that ``describe()`` shows. An application runs it if its function returns it.
+    Write one by hand, or extend the result of `StreamsBuilder.build`: steps have the names that
+    ``describe()`` shows. An application runs it if its function returns it.
 
     Args:
-        registry: Where to begin; with nothing if not given.
-        processor_wrapper: Wraps what gives processors; see `ProcessorWrapper`.
+        registry: The steps to begin with; none if not given.
+        processor_wrapper: Wraps the suppliers of processors; see `ProcessorWrapper`.
 
     Example:
         >>> from mustela import Topology, TopologyTestDriver
@@ -102,14 +102,14 @@ class Topology(graph.TopologyGraph):
             topics: A topic, a list of topics, or a pattern; see `StreamsBuilder.stream`.
             key: Type or serde of the keys; bytes if not given.
             value: Type or serde of the values; bytes if not given.
-            consumed: All of this, where to begin, and what time records have, as one object.
+            consumed: These options, where to begin and the timestamps of records, as one object.
 
         Returns:
             This topology.
 
         Raises:
             DuplicateNameError: If the name is taken.
-            SourceConflictError: If a topic is read already.
+            SourceConflictError: If a topic is already read.
 
         Example:
             >>> from mustela import Topology
@@ -122,8 +122,8 @@ class Topology(graph.TopologyGraph):
         node = source_node(topics, key=key, value=value, name=name, options=options, at=at)
         self._registry.place("add_source", parents=(), at=at, name=name)
         if self._registry.add_source(node) is not node:
-            msg = f"the topics of source {name!r} are read already"
-            raise SourceConflictError(msg, at=at, fix="let the steps read that source")
+            msg = f"the topics of source {name!r} are already read"
+            raise SourceConflictError(msg, at=at, fix="make the steps read that source")
         return self._refresh()
 
     def add_processor(  # noqa: PLR0913 - what a processor uses, and what comes out of it
@@ -140,35 +140,37 @@ class Topology(graph.TopologyGraph):
         replies: Mapping[str, SideOutput[Any, Any]] | Iterable[str] = (),
         transacts: str | StoreBuilder | Sequence[str | StoreBuilder] = (),
     ) -> Self:
-        """Let a processor handle what its parents give.
+        """Handle the records of other steps with a processor.
 
-        With stores, records travel to the lane of their key first. What else comes out of it than
-        what it forwards is read by these names: ``<name>.output.<output>`` is a side output,
-        ``<name>.reply.<reply>`` tells what was changed, ``<name>.transacted`` is what its
-        transactions send on, ``<name>.refused`` those that were aborted.
+        With stores, records first travel to the lane of their key. Outputs other than forwarded
+        records are read by these names: ``<name>.output.<output>`` is a side output,
+        ``<name>.reply.<reply>`` has the results of changes, ``<name>.transacted`` the records that
+        its transactions send on, and ``<name>.refused`` the transactions that were aborted.
 
         Args:
             name: The step's name.
-            supplier: A `Processor` class, or a function that gives a new processor each time.
-                Stores that its ``stores()`` gives are added and connected.
+            supplier: A `Processor` class, or a function that returns a new processor on each call.
+                The stores of its ``stores()`` are added and connected.
             parents: Names of the steps that it reads.
-            key: Type or serde of the keys that come in; those of the source if it reads one, else
+            key: Type or serde of the incoming keys; those of the source if it reads one, else
                 Python's own types.
-            value: Type or serde of the values that come in, likewise.
+            value: Type or serde of the incoming values, likewise.
             stores: Names of stores that it uses, or store builders, which are added here.
             outputs: Names of side outputs, with their types.
-            reads: Names of stores of any steps, of which it reads any key.
-            updates: Stores whose keys it has changed in their own lanes.
-            replies: Names of the outputs that tell what was changed, with the types of their keys.
-            transacts: The stores of the transactions that it asks for.
+            reads: Names of stores of any steps, in which it reads any key.
+            updates: Stores in which it changes keys in their own lanes.
+            replies: Names of the outputs that receive the results of such changes, with the types
+                of their keys.
+            transacts: The stores of the transactions for which it asks.
 
         Returns:
             This topology.
 
         Raises:
-            UnknownStepError: If a parent is not there, or there is none.
+            UnknownStepError: If a parent does not exist, or none is given.
             DuplicateNameError: If the name is taken.
-            FunctionError: If the supplier gives no processor, or the same one twice.
+            FunctionError: If the supplier does not return a processor, or returns the same one
+                twice.
             UnknownStoreError: If a store was not added.
             SharedStoreError: If a store cannot be updated.
 
@@ -215,11 +217,11 @@ class Topology(graph.TopologyGraph):
         value: Any = None,
         partitioner: Partitioner | None = None,
     ) -> Self:
-        """Write what the parents give to a topic.
+        """Write the records of other steps to a topic.
 
         Args:
             name: The step's name.
-            topic: The topic, or a function of key, value and record context that names one.
+            topic: The topic, or a function of key, value and record context that returns it.
             parents: Names of the steps that it reads.
             key: Type or serde of the keys; those of the source if it reads one.
             value: Type or serde of the values; likewise.
@@ -229,9 +231,9 @@ class Topology(graph.TopologyGraph):
             This topology.
 
         Raises:
-            UnknownStepError: If a parent is not there, or there is none.
+            UnknownStepError: If a parent does not exist, or none is given.
             DuplicateNameError: If the name is taken.
-            MissingSerdeError: If nothing says how keys or values become bytes.
+            MissingSerdeError: If no serde is known for keys or values.
 
         Example:
             >>> from mustela import Topology
@@ -269,7 +271,7 @@ class Topology(graph.TopologyGraph):
         """Add a store, and connect it to processors.
 
         Args:
-            store: What `Stores` builds.
+            store: A builder from `Stores`.
             processors: Names of the processors that use it.
 
         Returns:
@@ -300,7 +302,7 @@ class Topology(graph.TopologyGraph):
         """Connect a processor to stores that were added, or that tables have.
 
         Args:
-            processor: The processor's name; one that `KStream.process` added will do.
+            processor: The processor's name; it may have been added by `KStream.process`.
             stores: Names of stores.
 
         Returns:
@@ -339,14 +341,14 @@ class Topology(graph.TopologyGraph):
         name: str | None = None,
         consumed: Consumed[Any, Any] | None = None,
     ) -> Self:
-        """Keep a store of which every host has all, written by a processor of one topic.
+        """Add a store of which every host has a full copy, written by a processor of one topic.
 
         See `StreamsBuilder.add_global_store`.
 
         Args:
-            store: What `Stores` builds.
+            store: A builder from `Stores`.
             topic: The topic.
-            supplier: Gives the processor that writes the store.
+            supplier: Makes the processor that writes the store.
             name: The step's name; the topic's if not given.
             consumed: Types of the topic's records.
 
@@ -383,16 +385,16 @@ class Topology(graph.TopologyGraph):
         *,
         consumed: Consumed[Any, Any] | None = None,
     ) -> Self:
-        """Keep a store that one processor alone fills from a topic; others can only read it.
+        """Add a store that only one processor fills, from a topic; others can only read it.
 
-        The store lies beside the keys of the topic, and records that meet it travel there.
+        The store is in the lanes of the topic's keys, and records that use it travel there.
 
         Args:
-            store: What `Stores` builds.
+            store: A builder from `Stores`.
             source: Name of the step that reads the topic.
             topic: The topic.
             processor: Name of the step that fills the store.
-            supplier: Gives the processor that fills it.
+            supplier: Makes the processor that fills it.
             consumed: Types of the topic's records, and where to begin.
 
         Returns:
@@ -431,11 +433,11 @@ class Topology(graph.TopologyGraph):
     def _connect(self, processor: str, store: str, *, at: Origin) -> None:
         node = self._step(processor, at=at)
         if not isinstance(node, ProcessorNode):
-            msg = f"step {processor!r} is no processor, so no store can be connected to it"
+            msg = f"step {processor!r} is not a processor, so no store can be connected to it"
             raise UnknownStepError(
                 msg,
                 at=at,
-                why="other steps keep what they need in stores of their own",
+                why="other steps keep what they need in their own stores",
                 fix="name a step that add_processor or KStream.process has added",
                 fields={"step": processor, "store": store},
             )
@@ -452,8 +454,8 @@ class Topology(graph.TopologyGraph):
             raise UnknownStepError(
                 msg,
                 at=at,
-                why="nothing would ever come to it",
-                fix="name the steps that it reads, after what it is made of",
+                why="no records would ever reach it",
+                fix="name the steps that it reads, after the supplier or the topic",
                 fields={"step": name},
             )
         steps: list[str] = []
@@ -468,7 +470,7 @@ class Topology(graph.TopologyGraph):
                 raise UnknownStepError(
                     msg,
                     at=at,
-                    why="what a sink has written is read from its topic alone",
+                    why="what a sink has written can only be read from its topic",
                     fix="name a step before the sink, or read its topic with add_source",
                     fields={"step": name, "parent": parent},
                 )
@@ -492,7 +494,7 @@ class Topology(graph.TopologyGraph):
         return found
 
     def _serdes_of(self, parents: Iterable[str]) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """Return the serdes of what comes in, where they are known and all say the same."""
+        """Return the serdes of the input, if they are known and all the same."""
         keys, values = zip(*(self._types_of(parent) for parent in parents), strict=True)
         return (
             keys[0] if all(key == keys[0] for key in keys) else None,

@@ -46,7 +46,7 @@ _KEY_VALUE_TRANSACTION = ("key", "value", "transaction")
 
 
 class TransactVerb(Handle[K, V]):
-    """What `KStream` can do to several keys at once: transact."""
+    """What `KStream` can do with several keys at once: transact."""
 
     def transact(
         self,
@@ -59,35 +59,36 @@ class TransactVerb(Handle[K, V]):
     ) -> TransactedKStream[Any, Any]:
         """Run a transaction for each record, over several keys of one or more stores.
 
-        Each record says first which keys its transaction may touch. Transactions that share keys,
-        directly or by way of others, run one after the other in the order of their records; all
-        others run in parallel, on any lane. The outcome is that of all transactions in a row, and
-        the same whenever an epoch is run again. There are no locks, and nothing to wait for.
+        Each record first says which keys its transaction may touch. Transactions that share keys,
+        directly or through others, run one at a time in the order of their records; all others run
+        in parallel, in any lane. The outcome is as if all transactions ran one after another, and
+        is the same whenever an epoch is run again. There are no locks, and nothing to wait for.
 
         A transaction that raises has no effect, and its record goes to the step's processing
         handler. One that calls `Transaction.abort` has no effect either, and its record goes to
         `TransactedKStream.refused`.
 
-        The stores are the step's own. Other steps may read any key of them, as it was at the end of
-        the epoch before; none can write to them.
+        The stores belong to the step. Other steps may read any key in them, as it was at the end of
+        the previous epoch; none can write to them.
 
         Args:
-            keys: Called with key and value; returns the keys that the transaction may touch: a
-                list for all stores, or a dict of such lists by store.
-            fn: Called with key, value and the `Transaction`. What it returns goes on as a record
-                with the same key, unless it is None; `Transaction.forward` sends any record on.
-            stores: The stores: what `Stores.key_value_store_builder` or
-                `Stores.timestamped_key_value_store_builder` gave, or names of stores that were
-                added with `StreamsBuilder.add_state_store`.
+            keys: Called with key and value; returns the keys that the transaction may touch: a list
+                that holds for all stores, or a dict with a list for each store.
+            fn: Called with key, value and the `Transaction`. Its result is sent on as a record with
+                the same key, unless it is None; `Transaction.forward` sends on any record.
+            stores: The stores: builders from `Stores.key_value_store_builder` or
+                `Stores.timestamped_key_value_store_builder`, or names of stores that were added
+                with `StreamsBuilder.add_state_store`.
             name: Step name; made from the step's place if not given.
-            key: Type or serde of the keys of the records that go on; the stream's if not given.
+            key: Type or serde of the keys of the records that are sent on; the stream's if not
+                given.
 
         Returns:
-            The stream of what the transactions sent on, in the order of their records.
+            The stream of the records that the transactions sent on, in the order of their records.
 
         Raises:
             BadOptionError: If a store is of another kind, or given twice, or none is given.
-            FunctionError: If a function cannot be called with what it will get.
+            FunctionError: If a function cannot be called with its arguments.
             DuplicateNameError: If another step already has this name.
             DuplicateStoreError: If there is another store of that name.
             UnknownStoreError: If a store was not added.
@@ -143,7 +144,7 @@ class _What:
 def attach_requests(
     stream: Handle[Any, Any], place: NodePlace, touches: tuple[StoreSpec, ...]
 ) -> TransactedKStream[Any, Any]:
-    """Lay the way of the transactions that a processor asks for.
+    """Add the route for the transactions that a processor asks for.
 
     Args:
         stream: The stream that is processed.
@@ -190,7 +191,7 @@ def _check_functions(keys: object, fn: object, at: Origin) -> None:
     check_function(keys, _KEY_VALUE, role="keys", verb="transact", at=at)
     check_function(fn, _KEY_VALUE_TRANSACTION, role="fn", verb="transact", at=at)
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
-        msg = f"transact cannot run {getattr(fn, '__name__', 'fn')}: it is no plain function"
+        msg = f"transact cannot run {getattr(fn, '__name__', 'fn')}: it is not a plain function"
         raise FunctionError(
             msg,
             at=at,
@@ -225,7 +226,7 @@ def checked_stores(registry: Registry, stores: object, at: Origin) -> tuple[Stor
 def _checked_store(registry: Registry, store: object, at: Origin) -> StoreSpec:
     if not isinstance(store, str | StoreBuilder):
         msg = f"transact cannot use {store!r:.60} as a store"
-        raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+        raise _bad_store(msg, at, fix="create it with Stores.key_value_store_builder(...)")
     known = registry.store(store) if isinstance(store, str) else None
     if isinstance(store, str) and known is None:
         msg = f"transact uses store {store!r}, which was not added"
@@ -234,13 +235,13 @@ def _checked_store(registry: Registry, store: object, at: Origin) -> StoreSpec:
             evidence={"stores": ", ".join(registry.store_names) or "none"},
             at=at,
             why="a store is added before a step uses it",
-            fix="pass what Stores.key_value_store_builder(...) gives",
+            fix="pass the result of Stores.key_value_store_builder(...)",
             fields={"store": store},
         )
     spec = store.spec() if isinstance(store, StoreBuilder) else known.spec  # pyright: ignore[reportOptionalMemberAccess]
     if not spec.traits.by_key:
         msg = f"transact cannot use store {spec.name!r}: it is a {spec.kind} store"
-        raise _bad_store(msg, at, fix="make it with Stores.key_value_store_builder(...)")
+        raise _bad_store(msg, at, fix="create it with Stores.key_value_store_builder(...)")
     if spec.max_entries is not None or spec.ttl_ms is not None:
         msg = f"transact cannot use store {spec.name!r}: it forgets keys"
         raise _bad_store(msg, at, fix="use Stores.persistent_key_value_store(...)")
@@ -257,7 +258,7 @@ def _bad_store(what: str, at: Origin, *, fix: str) -> BadOptionError:
     return BadOptionError(
         what,
         at=at,
-        why="a transaction reads and writes single keys, and finds all that was ever written",
+        why="a transaction reads and writes single keys, and must find all that was ever written",
         fix=fix,
         fields={"option": "stores"},
     )

@@ -1,4 +1,4 @@
-"""What transactions send on, and those that were refused."""
+"""The records that transactions send on, and those whose transactions were refused."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ V = TypeVar("V")
 
 
 class TransactedKStream(KStream[K, V]):
-    """The records that transactions sent on; a `KStream` that knows of those that were refused.
+    """The records that transactions sent on; a `KStream` that also knows the refused ones.
 
     Args:
         stream: The stream whose records have transactions.
         place: The step that runs them.
         name: The step that makes this stream.
-        key: Serde of the keys, where it is known.
+        key: Serde of the keys, if it is known.
 
     Example:
         >>> from mustela import Stores, StreamsBuilder
@@ -49,8 +49,8 @@ class TransactedKStream(KStream[K, V]):
     def refused(self) -> KStream[Any, Refusal[Any]]:
         """Return the records whose transactions were refused, each with the reason.
 
-        A transaction is refused by its own `Transaction.abort`, and has no effect then. Where this
-        stream is not asked for, the record is dropped; it is counted in either case.
+        A transaction is refused by its own `Transaction.abort`, and then has no effect. If this
+        stream is not used, the record is dropped; it is counted in either case.
 
         Returns:
             The stream of refusals, by the records' own keys; the same one every time.

@@ -1,4 +1,4 @@
-"""``transform_values`` with a transformer that has state: checked, and made of a processor."""
+"""``transform_values`` with a stateful transformer: checked, and run by a processor."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _TRANSFORMER = Made(
 def is_transformer_supplier(
     transformer: object, stores: Sequence[str | StoreBuilder], *, at: Origin
 ) -> TypeGuard[TransformerSupplier]:
-    """Say whether a user's transformer is what gives transformers, not a function.
+    """Say whether a user's transformer is a supplier of transformers, not a function.
 
     Raises:
-        BadOptionError: If it is a function, and is given stores.
+        BadOptionError: If it is a function, but is given stores.
     """
     if _gives_transformers(transformer):
         return True
@@ -56,7 +56,7 @@ def is_transformer_supplier(
 
 
 def _gives_transformers(transformer: object) -> bool:
-    """Whether it is a class of transformers, one of them, or a function without arguments."""
+    """Whether it is a class of transformers, a transformer, or a function without arguments."""
     if callable(getattr(transformer, _TRANSFORMER.method, None)):
         return True
     if isinstance(transformer, type) or not callable(transformer):
@@ -70,10 +70,10 @@ def _gives_transformers(transformer: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A table of other values that is about to be added.
+    """A table with other values that is about to be added.
 
     Attributes:
-        place: Where it stands.
+        place: Its place.
         key: Serde of the keys.
         value: Serde of the new values.
         spec: Its store, if it has one.
@@ -93,14 +93,14 @@ def add_transformer(
     supplier: TransformerSupplier,
     stores: Sequence[str | StoreBuilder],
 ) -> None:
-    """Add a table whose values a transformer with state makes.
+    """Add a table whose values a stateful transformer makes.
 
-    It is a processor between the changes of the table and a table of what it makes of them.
+    It is a processor between the changes of the table and a table of its results.
 
     Args:
         table: The table that is transformed.
         mapped: The new one.
-        supplier: Gives transformers.
+        supplier: Makes transformers.
         stores: The stores that they use.
     """
     registry = registry_of(table)

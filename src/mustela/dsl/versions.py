@@ -1,4 +1,4 @@
-"""Which tables are versioned, and of which version the rows of a table are."""
+"""Which tables are versioned, and the version of a table's rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["row_versions_of", "rows_serde", "versions_of", "with_versions_of"]
 def versions_of(registry: Registry, name: str) -> StoreSpec | None:
     """Return the store of a versioned table, None if the table is not versioned.
 
-    Filters and mappings without a store of their own are what the table above them is.
+    Filters and mappings without their own store are like the table before them.
 
     Args:
-        registry: What the builder knows.
+        registry: The topology while it is being written.
         name: The table's step.
     """
     node = registry.node(name)
@@ -35,7 +35,7 @@ def versions_of(registry: Registry, name: str) -> StoreSpec | None:
 
 
 def with_versions_of(spec: StoreSpec, versions: StoreSpec | None) -> StoreSpec:
-    """Return a store that has versions where another has, and as long."""
+    """Return a store that keeps versions if another one does, and for as long."""
     if versions is None:
         return spec
     return replace(
@@ -47,10 +47,10 @@ def with_versions_of(spec: StoreSpec, versions: StoreSpec | None) -> StoreSpec:
 
 
 def row_versions_of(registry: Registry, table: str) -> RowVersions | None:
-    """Return of which version the values of a table are; steps that keep copies keep it, too.
+    """Return the version of a table's values; steps that keep copies keep it, too.
 
     Args:
-        registry: What the builder knows.
+        registry: The topology while it is being written.
         table: The table's step.
     """
     node = registry.node(table)
@@ -64,6 +64,6 @@ def row_versions_of(registry: Registry, table: str) -> RowVersions | None:
 
 
 def rows_serde(registry: Registry, table: str, serde: Serde[Any]) -> Serde[Any]:
-    """Return what makes rows of a table's values, for those that are kept elsewhere."""
+    """Return the serde of a table's rows, for those that are kept elsewhere."""
     versions = row_versions_of(registry, table)
     return serde if versions is None else UpgradingSerde(serde, versions)

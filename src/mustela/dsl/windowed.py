@@ -1,4 +1,4 @@
-"""Grouped streams in windows: what can be folded into a table by key and window."""
+"""Grouped streams in windows, ready to be folded into a table by key and window."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class WindowedGroup(Group):
     """Grouped records in windows.
 
     Attributes:
-        windows: Which windows a record belongs to.
-        emit: When changes go on.
+        windows: The windows for the records.
+        emit: When changes are sent on.
     """
 
     windows: WindowSpec
@@ -65,7 +65,7 @@ class WindowedGroup(Group):
 
     @classmethod
     def of(cls, group: Group, windows: WindowSpec) -> WindowedGroup:
-        """Return a group in windows."""
+        """Return a group with windows."""
         return cls(
             registry=group.registry,
             parents=group.parents,
@@ -93,12 +93,12 @@ def add_window_aggregate(
 
     Args:
         group: What is aggregated.
-        fold: How.
-        table: What the user said of the result.
+        fold: How it is aggregated.
+        table: The user's options for the result.
         at: The user's line.
 
     Raises:
-        OptionConflictError: If an option is said twice and the two differ.
+        OptionConflictError: If an option is given twice and the two differ.
         DuplicateNameError: If the step's name is taken.
         RetentionError: If the store would forget windows that are still open.
     """
@@ -137,13 +137,13 @@ def _windowed_store(
         raise _too_short(spec.name, windows, timedelta(milliseconds=kept), at)
     size = None if isinstance(windows, SessionWindowSpec) else windows.key_size_ms
     if spec.window_ms not in {None, size} or spec.duplicates:
-        msg = f"store {spec.name!r} is not made for these windows"
+        msg = f"store {spec.name!r} does not fit these windows"
         raise BadOptionError(
             msg,
             evidence={"store": spec.window_ms, "windows": size, "duplicates": spec.duplicates},
             at=at,
             why="an aggregation has one value for each window, and its windows have one length",
-            fix="give the supplier the windows' own size, and no retain_duplicates",
+            fix="give the supplier the windows' size, and no retain_duplicates",
             fields={"store": spec.name},
         )
     sliding = isinstance(windows, SlidingWindowSpec)
@@ -157,9 +157,9 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
     else:
         needed = timedelta(milliseconds=least)
         parts = {
-            "TimeWindowSpec": "its size and the grace after it",
-            "SlidingWindowSpec": "twice the time difference, and the grace",
-            "SessionWindowSpec": "the gap after it, and the grace",
+            "TimeWindowSpec": "its size plus the grace",
+            "SlidingWindowSpec": "twice the time difference plus the grace",
+            "SessionWindowSpec": "the gap plus the grace",
         }[type(windows).__name__]
         why = f"a window still takes records for {parts}: {needed}"
         fix = f"write retention={needed!r}, or more, or leave it out"
@@ -174,23 +174,23 @@ def _too_short(store: str, windows: WindowSpec, retention: timedelta, at: Origin
 
 
 class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
-    """What streams in windows of any kind have in common."""
+    """What streams in windows of any kind share."""
 
     def __init__(self, group: WindowedGroup) -> None:
         self._group = self._windows = group
 
     def emit_strategy(self, strategy: EmitStrategy) -> Self:
-        """Say when the following aggregations tell of a window.
+        """Choose when the following aggregations send on the result of a window.
 
         Args:
             strategy: `EmitStrategy.on_window_update` or `EmitStrategy.on_window_close`.
 
         Returns:
-            The same windows; this object stays as it is.
+            The same windows; this object does not change.
 
         Raises:
-            BadOptionError: If it is no strategy, or windows that never close shall be told when
-                they do.
+            BadOptionError: If it is not a strategy, or waits for the close of windows that never
+                close.
 
         Example:
             >>> from datetime import timedelta
@@ -215,7 +215,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
             fix = "pass EmitStrategy.on_window_update() or EmitStrategy.on_window_close()"
             raise BadOptionError(msg, at=at, fix=fix, fields={"option": "strategy"})
         if strategy.emit == "close" and isinstance(self._windows.windows, UnlimitedWindowSpec):
-            msg = "unlimited windows cannot be told when they close: they never do"
+            msg = "unlimited windows cannot be sent on when they close: they never do"
             raise BadOptionError(
                 msg,
                 at=at,
@@ -233,12 +233,12 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
     ) -> KTable[Windowed[K], int]:
         """Count the records of each key in each window.
 
-        Records without a value count too, but in sliding windows, which leave them out.
+        Records without a value count too, except in sliding windows, which leave them out.
 
         Args:
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+            materialized: Options of the store. Its ``retention`` is how long a window is kept.
 
         Returns:
             The table of counts, by key and window.
@@ -274,21 +274,21 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], V]:
-        """Fold the values of each key and window two by two, in the order of the records.
+        """Fold the values of each key and window in pairs, in the order of the records.
 
-        The first value is the first result; the adder is not called for it. A null value is
-        folded like any other, but in sliding windows, which leave it out. Where sessions meet,
-        the adder makes one result of theirs.
+        The first value is the first result; the adder is not called for it. A null value is folded
+        like any other, except in sliding windows, which leave it out. When sessions are merged, the
+        adder merges their results.
 
         Args:
-            adder: Called with the result so far and the next value. If it returns None, the
-                window's row is deleted, and the next value starts anew.
-            associative: Whether values may be folded in any grouping and any order. Then folding
-                in time windows begins before records travel to the lane of their key.
+            adder: Called with the current result and the next value. If it returns None, the
+                window's row is deleted, and the next value begins a new one.
+            associative: Whether values may be folded in any grouping and any order. Then folding in
+                time windows begins before records travel to the lane of their key.
             value: Type or serde of the values; the stream's if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+            materialized: Options of the store. Its ``retention`` is how long a window is kept.
 
         Returns:
             The table of results, by key and window.
@@ -326,7 +326,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
 class TimeWindowedKStream(_WindowedKStream[K, V]):
     """Grouped records in time windows; made by `KGroupedStream.windowed_by`.
 
-    Records without a key are left out. A record that comes later than a window's end and grace is
+    Records without a key are left out. A record that arrives after a window's end plus its grace is
     dropped for that window and counted; it may still belong to a later one.
 
     Example:
@@ -394,25 +394,25 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
 
         Args:
             initializer: Called without arguments for the first aggregate of a window.
-            adder: Called with key, value and the aggregate so far; the value may be None, but in
-                sliding windows. If it returns None, the window's row is deleted.
-            merger: Called with key and two aggregates, of which each holds some of the records.
-                With it folding in time windows begins before records travel to their lane.
+            adder: Called with key, value and the current aggregate; the value may be None, except
+                in sliding windows. If it returns None, the window's row is deleted.
+            merger: Called with key and two aggregates, each of some of the records. With it,
+                folding in time windows begins before records travel to their lane.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a window is kept.
+            materialized: Options of the store. Its ``retention`` is how long a window is kept.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
-                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
-                given. Names of other arguments cannot be fields.
+                become the fields of rows; ``value`` is then the type of the rows, `Row` if not
+                given. Fields cannot have the names of other arguments.
 
         Returns:
             The table of aggregates, by key and window.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
-            FunctionError: If a function cannot be called with what it will get.
+            InitializerError: If the initializer is a value, not a function.
+            FunctionError: If a function cannot be called with its arguments.
             RetentionError: If windows would be dropped while they still take records.
 
         Example:
@@ -443,9 +443,9 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
 class SessionWindowedKStream(_WindowedKStream[K, V]):
     """Grouped records in sessions; made by `KGroupedStream.windowed_by`.
 
-    Records without a key are left out. A record that extends a session, or makes one of two,
-    deletes the rows of the sessions as they were and gives a row of the session as it is now. A
-    record whose session would be over already is dropped and counted.
+    Records without a key are left out. A record that extends a session, or merges two, deletes the
+    rows of the earlier sessions and adds a row for the new one. A record whose session would
+    already be over is dropped and counted.
 
     Example:
         >>> from datetime import timedelta
@@ -509,30 +509,30 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
     ) -> KTable[Windowed[K], Any]:
         """Fold the records of each session into a value of any type.
 
-        For each record the initializer makes an aggregate, the merger adds the session that the
-        record belongs to, or both sessions, and then the adder adds the record. All of them may
-        change the aggregates they get and return one of them.
+        For each record the initializer makes an aggregate, the merger adds the session or sessions
+        to which the record belongs, and then the adder adds the record. All of them may change the
+        aggregates that they get and return one of them.
 
         Args:
             initializer: Called without arguments for each record.
-            adder: Called with key, value and the aggregate so far; the value may be None. If it
+            adder: Called with key, value and the current aggregate; the value may be None. If it
                 returns None, the session's row is deleted.
-            merger: Called with key, the aggregate so far and that of a session.
+            merger: Called with key, the current aggregate and that of a session.
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
-            materialized: Options of the store. Its ``retention`` says how long a session is kept.
+            materialized: Options of the store. Its ``retention`` is how long a session is kept.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
-                make rows of these fields; ``value`` is then the type of the rows, `Row` if not
-                given. Names of other arguments cannot be fields.
+                become the fields of rows; ``value`` is then the type of the rows, `Row` if not
+                given. Fields cannot have the names of other arguments.
 
         Returns:
             The table of aggregates, by key and session.
 
         Raises:
             DuplicateNameError: If another step already has this name.
-            InitializerError: If the initializer is a value.
-            FunctionError: If a function cannot be called with what it will get.
+            InitializerError: If the initializer is a value, not a function.
+            FunctionError: If a function cannot be called with its arguments.
             RetentionError: If sessions would be dropped while they still take records.
 
         Example:
