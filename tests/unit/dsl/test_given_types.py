@@ -332,7 +332,7 @@ REFUSED: dict[str, tuple[Verb, str]] = {
     ),
     "no serde": (
         lambda s: s.map_values(Plain).to_table(store="x"),
-        "make it a dataclass or a msgspec.Struct and say map_values(..., value=...)",
+        "make it a dataclass or a msgspec.Struct and write map_values(..., value=...)",
     ),
 }
 

@@ -358,12 +358,12 @@ def table_of_orders() -> Any:
         (
             lambda _: table_of_orders().aggregate(last=Latest()),
             "TOPOLOGY_SUBTRACTOR",
-            "cannot be taken of a table",
+            "cannot be used on a table",
         ),
         (
             lambda _: table_of_orders().latest_by(),
             "TOPOLOGY_SUBTRACTOR",
-            "cannot be taken of a table",
+            "cannot be used on a table",
         ),
         (
             lambda _: table_of_orders().aggregate(n=ApproxCountDistinct("user")),

@@ -109,7 +109,7 @@ def with_options(**options: Any) -> Callable[[StreamsBuilder], None]:
         (with_options(stores=7), BadOptionError, "cannot use 7 as a store"),
         (with_options(keys=["a"]), FunctionError, "needs a function as its keys"),
         (with_options(fn=keys), FunctionError, "(key, value, transaction)"),
-        (with_options(fn=several), FunctionError, "no plain function"),
+        (with_options(fn=several), FunctionError, "not a plain function"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_line(

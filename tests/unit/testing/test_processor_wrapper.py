@@ -163,5 +163,5 @@ def test_what_a_wrapper_gives_is_checked() -> None:
     numbers.process(Copy)
     with pytest.raises(FunctionError, match="has no on_timer"):
         numbers.process(Delay)
-    with pytest.raises(FunctionError, match="not what makes one"):
+    with pytest.raises(FunctionError, match="not a supplier of them"):
         StreamsBuilder(processor_wrapper=Same()).stream("in").process(Copy)

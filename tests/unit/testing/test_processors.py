@@ -380,7 +380,7 @@ ONE = Count()
 @pytest.mark.parametrize(
     ("supplier", "told"),
     [
-        (ONE, "not what makes one"),
+        (ONE, "not a supplier of them"),
         (WithoutProcess, "no process"),
         (lambda: ONE, "same processor"),
         (lambda given: given, "supplier"),
