@@ -14,11 +14,9 @@ from mustela.planner.placement import Placement
 from mustela.planner.shared_stores import place_all
 from mustela.planner.sinks import spread_sinks
 from mustela.state.interfaces import StoreSpec
-from mustela.topology.distinct import DistinctNode
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 from mustela.topology.table_join import TableJoinNode
-from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["assemble", "store_set_identity"]
 
@@ -126,7 +124,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
 def _before_windows(flow: Flow) -> set[StepId]:
     """Return the steps through which late records pass on their way to a dead letter."""
     letters = any(step.role is None and step.node.writes_letters for step in flow)
-    windows = (s for s in flow if isinstance(s.node, WindowAggregateNode | DistinctNode))
+    windows = (s for s in flow if s.node.drops_late)
     return flow.up_to(windows) if letters else set()
 
 

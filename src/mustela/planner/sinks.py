@@ -13,7 +13,6 @@ from dataclasses import replace
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
 from mustela.planner.turns import first_turns, made_by
 from mustela.topology.sink import SinkNode
-from mustela.topology.stateless import FlatMapNode, FlatMapValuesNode
 
 __all__ = ["spread_sinks", "with_sink_turns"]
 
@@ -66,8 +65,7 @@ def _told(step: FlowStep, turns: Mapping[str, tuple[int, int]], behind: set[Step
         return step
     inputs = tuple(_ordered(edge) for edge in step.inputs)
     own = turns.get(step.node.name, step.turns) if isinstance(step.node, SinkNode) else step.turns
-    numbers = isinstance(step.node, FlatMapNode | FlatMapValuesNode)
-    return replace(step, inputs=inputs, turns=own, numbers=numbers)
+    return replace(step, inputs=inputs, turns=own, numbers=step.node.gives_several)
 
 
 def _ordered(edge: Edge) -> Edge:

@@ -80,6 +80,11 @@ class DistinctNode(Node):
         return self.chosen
 
     @property
+    def drops_late(self) -> bool:
+        """A record that is older than what is remembered is late."""
+        return True
+
+    @property
     def told(self) -> str:
         """What it does, in words.
 

@@ -112,6 +112,19 @@ class Node:
         return False
 
     @property
+    def gives_several(self) -> bool:
+        """Whether one record may become several.
+
+        The operator numbers them where its step ``numbers``: sinks of one topic tell them apart.
+        """
+        return False
+
+    @property
+    def drops_late(self) -> bool:
+        """Whether the step leaves out late records, or makes dead letters of them."""
+        return False
+
+    @property
     def begins_in_lane(self) -> bool:
         """Whether the step, which reads nothing, runs in a lane and not where topics are read."""
         return False

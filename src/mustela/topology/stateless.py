@@ -37,6 +37,11 @@ class FlatMapValuesNode(Node):
     mapper: Callable[..., Any]
     with_key: bool = False
 
+    @property
+    def gives_several(self) -> bool:
+        """One for each result."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapNode(Node):
@@ -59,6 +64,11 @@ class FlatMapNode(Node):
     @property
     def changes_keys(self) -> bool:
         """The mapper gives a new key."""
+        return True
+
+    @property
+    def gives_several(self) -> bool:
+        """One for each result."""
         return True
 
 

@@ -119,6 +119,11 @@ class WindowAggregateNode(Node):
         return self.emit == "close"
 
     @property
+    def drops_late(self) -> bool:
+        """A record of windows that are closed is late."""
+        return True
+
+    @property
     def lag_ms(self) -> int:
         """How far behind event time this step may stamp rows."""
         return self.windows.lag_ms if self.emit == "close" else 0
