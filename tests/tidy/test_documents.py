@@ -80,7 +80,8 @@ def test_every_page_is_reached_from_the_index() -> None:
         reached.add(page)
         waiting.extend(target for target, _ in links(page))
     lost = [page for page in pages() if page not in reached and ROOT / "docs" in page.parents]
-    assert not lost, [str(page.relative_to(ROOT)) for page in lost]
+    told = ", ".join(str(page.relative_to(ROOT)) for page in lost)
+    assert not lost, f"no page links to {told}: add it to docs/README.md or docs/design/README.md"
 
 
 def test_every_anchor_of_a_link_is_a_heading() -> None:
