@@ -67,10 +67,16 @@ class Follower:
         topic: The topic.
         bootstrap_servers: The brokers; by default those of the settings.
         from_beginning: Start at the first record; else behind the last one that is there now.
+        from_ms: Start at the first record of this time or later instead, in milliseconds.
     """
 
     def __init__(
-        self, topic: str, bootstrap_servers: str | None = None, *, from_beginning: bool = True
+        self,
+        topic: str,
+        bootstrap_servers: str | None = None,
+        *,
+        from_beginning: bool = True,
+        from_ms: int | None = None,
     ) -> None:
         from mustela.config.clients import client_properties
         from mustela.connectors.kafka.admin import KafkaAdmin
@@ -81,6 +87,7 @@ class Follower:
         self._admin = KafkaAdmin(client_properties(settings, "admin"), timeout=REQUEST_TIMEOUT_S)
         self._reader = RangeReader(client_properties(settings, "consumer"))
         self._from_beginning = from_beginning
+        self._from_ms = from_ms
         self._next: dict[int, int] = {}
 
     def exists(self) -> bool:
@@ -94,7 +101,11 @@ class Follower:
             MissingTopicError: If there is no such topic.
         """
         places = self._places()
-        if self._from_beginning:
+        if self._from_ms is not None:
+            found = self._admin.offsets_for_times(dict.fromkeys(places, self._from_ms))
+            ends = self._admin.end_offsets(places)
+            first = {at: ends[at] if offset is None else offset for at, offset in found.items()}
+        elif self._from_beginning:
             first = self._admin.earliest_offsets(places)
         else:
             first = self._admin.end_offsets(places)

@@ -124,6 +124,7 @@ def own_commands() -> App:
     from mustela.cli import (
         applications,
         check,
+        dlq,
         doctor,
         offsets,
         records,
@@ -148,7 +149,7 @@ def own_commands() -> App:
     app.command(records.tail)
     app.command(reset.reset)
     app.command(doctor.doctor)
-    groups = (topics, offsets, state, settings)
+    groups = (topics, offsets, state, dlq, settings)
     for module in groups:
         app.command(module.group())
     return app

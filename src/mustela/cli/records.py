@@ -5,7 +5,8 @@ from __future__ import annotations
 import json as json_text
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from cyclopts import Parameter
 
 from mustela.cli.clients import Follower, open_admin, open_sink
 from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, say
+from mustela.cli.repairing import moment_ms
 from mustela.cli.settings import loose_settings
 from mustela.errors import UsageError
 
@@ -28,9 +30,59 @@ __all__ = ["BadValueError", "parse_value", "send", "tail", "topic_serdes"]
 STDIN = "-"
 STDIN_BATCH = 10_000
 POLL_S = 0.2
+EPOCH_HEADER = "mustela.epoch"
+"""On each row that an application writes, so it is shown as JSON alone."""
 
 KeySerde = Annotated[str, Parameter(name="--key", help="Type of the keys: str, int, json, …")]
 ValueSerde = Annotated[str, Parameter(name="--value", help="Type of the values: str, int, json, …")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """Which records are printed.
+
+    Attributes:
+        key: Those with this key.
+        header: Those with this header.
+        grep: Those with this text in key, value or a header.
+    """
+
+    key: Annotated[str | None, Parameter(name="--with-key", help="Only records with this key.")] = (
+        None
+    )
+    header: Annotated[
+        str | None,
+        Parameter(name="--header", help="Only records with this header: NAME or NAME=VALUE."),
+    ] = None
+    grep: Annotated[
+        str | None,
+        Parameter(name="--grep", help="Only records with this text in key, value or a header."),
+    ] = None
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Say whether a record is to be printed.
+
+        Example:
+            >>> row = {"key": 7, "value": "sun", "headers": [["trace", b"1"]]}
+            >>> Only(key="7").fits(row), Only(header="trace=2").fits(row), Only(grep="su").fits(row)
+            (True, False, True)
+        """
+        if self.key is not None and _shown(row["key"]) != self.key:
+            return False
+        headers = [(name, _shown(content)) for name, content in row["headers"]]
+        if self.header is not None:
+            name, separator, wanted = self.header.partition("=")
+            found = [content for header, content in headers if header == name]
+            if not found or (separator and wanted not in found):
+                return False
+        if self.grep is None:
+            return True
+        texts = (_shown(row["key"]), _shown(row["value"]), *(f"{n}={c}" for n, c in headers))
+        return any(self.grep in text for text in texts)
+
+
+_EVERY = Only()
 
 
 class BadValueError(UsageError):
@@ -85,9 +137,11 @@ def tail(  # noqa: PLR0913 - its options are its interface
     /,
     *,
     from_beginning: Annotated[bool, Parameter(negative=())] = False,
+    since: Annotated[str | None, Parameter(name="--from")] = None,
     max: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
     key: KeySerde = "str",
     value: ValueSerde = "str",
+    only: Only = _EVERY,
     bootstrap_servers: Bootstrap = None,
     json: Json = False,
 ) -> int:
@@ -96,15 +150,18 @@ def tail(  # noqa: PLR0913 - its options are its interface
     Args:
         topic: The topic.
         from_beginning: Start with the first record in the topic.
+        since: Start with the first record of this time or later: 2026-05-04T10:00:00Z.
         max: Stop after this many records.
         key: Type of the keys.
         value: Type of the values.
+        only: Which records to print.
         bootstrap_servers: The brokers.
         json: Print each record as JSON, with headers and metadata.
     """
     key_serde, value_serde = topic_serdes(topic, key, value)
     printed = 0
-    follower = Follower(topic, bootstrap_servers, from_beginning=from_beginning)
+    from_ms = None if since is None else moment_ms(since)
+    follower = Follower(topic, bootstrap_servers, from_beginning=from_beginning, from_ms=from_ms)
     waiting = threading.Event()
     try:
         follower.start()
@@ -113,6 +170,8 @@ def tail(  # noqa: PLR0913 - its options are its interface
                 for row in _rows(chunk, key_serde, value_serde):
                     if max is not None and printed >= max:
                         break
+                    if not only.fits(row):
+                        continue
                     _print_row(topic, row, json=json)
                     printed += 1
             if max is None or printed < max:
@@ -220,10 +279,13 @@ def _print_row(topic: str, row: dict[str, Any], *, json: bool) -> None:
         return
     moment = datetime.fromtimestamp(row["timestamp"] / 1000, UTC).astimezone()
     place = f"{row['partition']}:{row['offset']}"
-    print(
-        f"{moment:%H:%M:%S}  {place:<10}  {_shown(row['key'])}  {_shown(row['value'])}", flush=True
-    )
+    shown = [f"{name}={_shown(value)}" for name, value in row["headers"] if name != EPOCH_HEADER]
+    headers = f"  [{', '.join(shown)}]" if shown else ""
+    told = f"{_shown(row['key'])}  {_shown(row['value'])}{headers}"
+    print(f"{moment:%H:%M:%S}  {place:<10}  {told}", flush=True)
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     return "-" if value is None else str(value)

@@ -30,6 +30,7 @@ __all__ = [
     "go_ahead",
     "goal_of",
     "is_number",
+    "moment_ms",
     "offsets_given",
     "open_repair",
     "settings_of",
@@ -212,7 +213,7 @@ def goal_of(*, to_earliest: bool, to_latest: bool, to_time: str | None) -> Goal 
         what = "--to-earliest, --to-latest and --to-time are mutually exclusive"
         raise BadOffsetsError(what, fix="choose one of them")
     if to_time is not None:
-        return Goal("time", _milliseconds(to_time))
+        return Goal("time", moment_ms(to_time))
     if to_earliest:
         return Goal("earliest")
     return Goal("latest") if to_latest else None
@@ -247,7 +248,16 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _milliseconds(text: str) -> int:
+def moment_ms(text: str) -> int:
+    """Return the milliseconds of a time that was typed.
+
+    Raises:
+        BadOffsetsError: If it is none, or has no time zone.
+
+    Example:
+        >>> moment_ms("1970-01-01T00:00:01Z")
+        1000
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

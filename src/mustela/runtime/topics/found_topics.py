@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from mustela.config.settings import Settings
+from mustela.plan.dead_letter import replays_topic
 from mustela.plan.epoch import changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.lease import lease_topic
@@ -72,7 +73,7 @@ def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iter
     name, letters = settings.application_id, settings.dead_letter_topic
     topics = [*known, *sorted(there)]
     own = changelog_topics(name, plan)
-    left_out = {*internal_topics_of(name, topics, own), letters}
+    left_out = {*internal_topics_of(name, topics, own), letters, replays_topic(letters)}
     return plan.with_topics(
         topic for topic in topics if not (topic.startswith(_KAFKAS_OWN) or topic in left_out)
     )
