@@ -222,15 +222,26 @@ def test_what_is_typed_wrong_is_answered(
     ):
         verb, *rest = wrong
         assert main(["dlq", verb, letters.name, *rest]) == 2
-        assert told in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert told in error
+        assert "CLI_LETTER" in error
     letters.write(1)
+    (shown,) = letters.waiting()
+    assert main(["dlq", "show", letters.name, shown]) == 0
+    assert main(["dlq", "replay", letters.name, shown, "--rate", "100", "--dry-run"]) == 0
     assert main(["dlq", "replay", letters.name]) == 2
     assert "--yes" in capsys.readouterr().err
 
 
 def test_without_a_topic_of_letters_it_says_where_it_comes_from(
-    broker: DevelopmentBroker, capsys: pytest.CaptureFixture[str]
+    broker: DevelopmentBroker,
+    make_topic: MakeTopic,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No application wrote any."""
-    assert main(["dlq", "list", "nobody-at-all", "-b", broker.bootstrap_servers]) == 2
+    """No application wrote any; or the topic has a name of its own, which settings can say."""
+    command = ["dlq", "list", "nobody-at-all", "-b", broker.bootstrap_servers]
+    assert main(command) == 2
     assert "NO_DEAD_LETTERS" in capsys.readouterr().err
+    monkeypatch.setenv("MUSTELA__DEAD_LETTER_TOPIC", make_topic(1))
+    assert main(command) == 0
