@@ -27,7 +27,7 @@ from mustela.api.errors import (
 )
 from mustela.streams import CogroupedKStream
 from mustela.topology.graph import TopologyGraph
-from tests.unit.kernel.table_models import Given, Out, in_order, run
+from tests.unit.operators.table_models import Given, Out, in_order, run
 
 WAYS = [
     {},

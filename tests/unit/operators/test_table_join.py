@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.api.errors import BadOptionError, FunctionError, JoinKeysError
-from tests.unit.kernel.join_models import (
+from tests.unit.operators.join_models import (
     CUTS,
     EMITS,
     TIMES,

@@ -23,7 +23,7 @@ from mustela.plan.keygroups import key_group
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from mustela.windows import EmitStrategy
-from tests.unit.kernel.window_models import Model, SessionModel, SlidingModel, TimeModel
+from tests.unit.operators.window_models import Model, SessionModel, SlidingModel, TimeModel
 
 MINUTE = 60_000
 

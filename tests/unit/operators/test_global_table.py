@@ -18,7 +18,7 @@ from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
-from tests.unit.kernel.join_models import CUTS, EMITS, WAYS, Sent, by_key, cut, merged, run, sent
+from tests.unit.operators.join_models import CUTS, EMITS, WAYS, Sent, by_key, cut, merged, run, sent
 
 TOPICS = ("calls", "towns")
 

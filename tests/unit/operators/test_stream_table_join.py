@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from mustela import Joined, Materialized, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.api.errors import BadOptionError, JoinKeysError
 from mustela.kernel.joins.stream_table_join import behind
-from tests.unit.kernel.join_models import (
+from tests.unit.operators.join_models import (
     CUTS,
     EMITS,
     TIMES,

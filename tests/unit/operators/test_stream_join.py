@@ -19,7 +19,7 @@ from mustela.planner.options import PlanOptions
 from mustela.state.kinds import list_bytes, waiting
 from mustela.testing import driver as driver_module
 from mustela.topology.graph import TopologyGraph
-from tests.unit.kernel.stream_join_model import (
+from tests.unit.operators.stream_join_model import (
     Came,
     Result,
     StreamJoinModel,

@@ -14,7 +14,7 @@ from mustela.kernel.joins.foreign_key import subscription_key, subscription_pref
 from mustela.planner.planner import plan
 from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.graph import TopologyGraph
-from tests.unit.kernel.table_models import Given, JoinModel, Out, TableModel, in_order, run
+from tests.unit.operators.table_models import Given, JoinModel, Out, TableModel, in_order, run
 
 Kind = Literal["inner", "left"]
 

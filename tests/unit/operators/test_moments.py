@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from mustela import KTable, StreamsBuilder
 from mustela.topology.graph import TopologyGraph
-from tests.unit.kernel.table_models import Given, Out, in_order, run
+from tests.unit.operators.table_models import Given, Out, in_order, run
 
 WAYS: list[dict[str, Any]] = [{}, {"key_groups": 8, "lanes": 3}]
 

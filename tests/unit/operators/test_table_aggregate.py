@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from mustela import StreamsBuilder, TopologyTestDriver, UsageError
 from mustela.api.errors import FunctionError, SubtractorError
 from mustela.topology.graph import TopologyGraph
-from tests.unit.kernel.table_models import Given, GroupModel, Out, TableModel, in_order, run
+from tests.unit.operators.table_models import Given, GroupModel, Out, TableModel, in_order, run
 
 WAYS = [
     {},
