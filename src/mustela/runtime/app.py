@@ -61,7 +61,7 @@ class App(Hooked, Answering):
             environment and ``mustela.yaml``.
         session: A SparkSession or SparkContext to run in; without one, the active one or a new
             one is used.
-        engine: Name of the engine.
+        engine: Name of the engine: ``spark``, or one that another distribution registers.
         clock: For tests.
         **more: Settings as keywords; they win over ``settings``.
 
@@ -111,14 +111,14 @@ class App(Hooked, Answering):
     def topology(self, build: Build) -> Build:
         """Decorate the function that writes the topology.
 
-        It writes with the builder that it is given, or returns a `mustela.Topology`.
+        The function uses the builder that it is given, or returns a `mustela.Topology`.
         """
         self._build = build
         return build
 
     @property
     def settings(self) -> Settings:
-        """The settings, read when first asked for."""
+        """The settings, read on first use."""
         if self._settings is None:
             self._settings = Settings.load(self._code)
         return self._settings
@@ -137,7 +137,7 @@ class App(Hooked, Answering):
 
     @property
     def debug(self) -> bool:
-        """Whether errors of the engine come with its own stack; to be set before the start."""
+        """Whether errors of the engine include its own stack trace; set it before the start."""
         return self._debug
 
     @debug.setter
@@ -166,13 +166,13 @@ class App(Hooked, Answering):
         return bind_serdes(made, settings.application_id, settings.schema_registry)
 
     def check_program(self) -> None:
-        """See whether the program could run: without a broker, and without starting anything.
+        """Check that the program can run, without a broker and without starting anything.
 
-        `start` looks at the same, and the test driver when it is given an application.
+        `start` makes the same checks, and so does the test driver when it is given an application.
 
         Raises:
-            UnnamedStepError: If a stateful step has no name of its own, unless ``naming.strict``
-                is false.
+            UnnamedStepError: If a stateful step has no explicit name, unless ``naming.strict`` is
+                false.
             UsageError: If a function cannot be sent to the engine's workers, or settings or
                 topology are wrong.
 
@@ -194,7 +194,7 @@ class App(Hooked, Answering):
 
     @property
     def state(self) -> AppState:
-        """Where the application is in its life."""
+        """The application's current state."""
         return self._standing.state
 
     @property
@@ -217,9 +217,9 @@ class App(Hooked, Answering):
 
     @property
     def topics(self) -> AppTopics:
-        """What the application reads and writes, and what topics it makes for itself.
+        """The topics that the application reads, writes, and creates for itself.
 
-        It is known before the start; topics that a pattern finds are not among them.
+        They are known before the start; topics that match a pattern are not included.
 
         Raises:
             UsageError: If settings or topology are wrong.
@@ -242,9 +242,9 @@ class App(Hooked, Answering):
     def run(self) -> None:
         """Start, and return when the application has stopped.
 
-        SIGINT and SIGTERM finish the running epoch, commit, sync and stop. An epoch that is not
-        done after ``shutdown.grace`` is given up, and a second signal ends the process at once.
-        Called outside the main thread, signals are left alone.
+        SIGINT and SIGTERM finish the running epoch, commit, sync and stop. An epoch that has not
+        finished after ``shutdown.grace`` is abandoned, and a second signal ends the process at
+        once. Outside the main thread, signals are not handled.
 
         Raises:
             MustelaError: If the application ended with an error.
@@ -258,7 +258,7 @@ class App(Hooked, Answering):
             raise self._error
 
     def start(self) -> None:
-        """Start in a thread of its own and return at once.
+        """Start in a new thread and return at once.
 
         Raises:
             UsageError: If topology or settings are wrong.
@@ -353,10 +353,10 @@ class App(Hooked, Answering):
         remove_local_state(self.settings)
 
     def pause(self) -> None:
-        """Commit the running epoch and begin no other; the state is ``paused`` then.
+        """Commit the running epoch and start no other; the state is then ``paused``.
 
-        Nothing is read, and no window closes, until `resume`; the instance keeps its claim.
-        Called from any thread, it returns at once.
+        Nothing is read, and no window closes, until `resume`; no other instance takes over. This
+        can be called from any thread and returns at once.
 
         Raises:
             AppStateError: If the application was not started, or has ended.
@@ -372,7 +372,7 @@ class App(Hooked, Answering):
         self._let_pause("pause", paused=True)
 
     def resume(self) -> None:
-        """Go on after `pause`; an application that is not paused goes on as it is.
+        """Continue after `pause`; does nothing if the application is not paused.
 
         Raises:
             AppStateError: If the application was not started, or has ended.
@@ -387,29 +387,29 @@ class App(Hooked, Answering):
 
     @property
     def asgi(self) -> Any:
-        """The admin server as an ASGI application, to be mounted in a server of your own."""
+        """The admin server as an ASGI application, to mount in your own server."""
         return self._take_admin().asgi(self._watched())
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the application has stopped; return False if the time is up first."""
+        """Wait until the application has stopped; return False if the timeout expires first."""
         return self._standing.wait(lambda: self.state.ended, timeout)
 
     def wait_until(self, state: AppState, timeout: timedelta | None = None) -> bool:
-        """Wait for a state; return False if the time is up, or the application ended, first."""
+        """Wait for a state; return False if the timeout expires, or the application ends, first."""
         self._standing.wait(lambda: self.state is state or self.state.ended, timeout)
         return self.state is state
 
     def wait_until_caught_up(self, timeout: timedelta | None = None) -> bool:
-        """Wait until all that its sources hold now is read, and committed with its results.
+        """Wait until all records that the sources hold now are read, and their results committed.
 
-        What comes later is not waited for, nor what waits by itself: windows that are not over,
-        timers, and calls to the outside that are under way.
+        It does not wait for later records, nor for open windows, timers and running external calls.
 
         Args:
-            timeout: How long to wait, from now; None waits as long as it takes.
+            timeout: How long to wait; None waits without limit.
 
         Returns:
-            True once it is so; False if the time is up, or the application ended, first.
+            True once they are committed; False if the timeout expires, or the application ends,
+            first.
 
         Raises:
             AppStateError: If it was not started.
@@ -438,7 +438,7 @@ class App(Hooked, Answering):
         """Finish the running epoch, commit, sync and stop.
 
         Args:
-            timeout: How long to wait; None waits as long as it takes.
+            timeout: How long to wait; None waits without limit.
 
         Returns:
             Whether the application has stopped.
@@ -452,7 +452,7 @@ class App(Hooked, Answering):
         return ended
 
     def _join(self) -> None:
-        """Let the application's thread end: listeners have been told of everything then."""
+        """Wait for the application's thread: by then listeners have received all events."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -467,7 +467,7 @@ class App(Hooked, Answering):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop; raise what ended the application, unless the block raised itself."""
+        """Stop; raise the error that ended the application, unless the block itself raised."""
         self.close()
         if kind is None and self._error is not None:
             raise self._error
@@ -526,7 +526,7 @@ class App(Hooked, Answering):
         )
 
     def _stop_in_time(self) -> None:
-        """Stop; after the grace time, wait no longer for the epoch that runs."""
+        """Stop; after the grace time, do not wait for the running epoch any longer."""
         self._standing.ask_to_stop()  # and wake the main thread, which has a handler to run
         if not self.wait(self.settings.shutdown.grace) and self._life is not None:
             self._life.interrupt()

@@ -1,4 +1,4 @@
-"""What is wrong with an application, or with what is asked of it, before it runs."""
+"""Errors of an application before it runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class AppStateError(UsageError):
 
 
 class UnnamedStepError(UsageError):
-    """A stateful step has no name of its own, so a change of the program could lose its state."""
+    """A stateful step has no explicit name, so a change of the program could lose its state."""
 
     code = "APP_UNNAMED_STEP"
 
 
 def refuse_unnamed(nodes: Iterable[Node]) -> None:
-    """Refuse stateful steps that have no name of their own.
+    """Refuse stateful steps without an explicit name.
 
     Raises:
         UnnamedStepError: If there is one.

@@ -1,4 +1,4 @@
-"""The topics of an application: what it reads, what it writes, and what is its own."""
+"""The topics of an application: those it reads, writes, and creates for itself."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["AppTopics", "app_topics"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppTopics:
-    """The topics of an application, by name, as its program and settings say.
+    """The names of an application's topics, from its program and settings.
 
     Attributes:
         reads: Topics of streams and tables.
-        patterns: Patterns of sources that read each topic whose name matches.
-        global_tables: Topics that every worker reads whole.
-        writes: Topics that sinks name outright.
-        writes_any: Whether a function names topics too, so that there may be others.
+        patterns: Patterns of sources that read all topics whose names match.
+        global_tables: Topics that every worker reads completely.
+        writes: Topics that sinks name directly.
+        writes_any: Whether a function also names topics, so that there may be others.
         dead_letters: The topic for dead letters; None if nothing can write one.
-        internal: What the application makes for itself: changelogs, epochs and lease.
+        internal: Topics that the application creates: changelogs, epochs and lease.
 
     Example:
         >>> from mustela import App
@@ -58,7 +58,7 @@ def app_topics(settings: Settings, plan: Plan) -> AppTopics:
 
     Args:
         settings: Its settings.
-        plan: What it runs.
+        plan: Its plan.
     """
     sources = plan.stages[0].sources
     patterns = [source.pattern for source in sources if isinstance(source, SourceNode)]

@@ -1,4 +1,4 @@
-"""Waiting for an application to have committed what its sources held at a moment."""
+"""Waiting until an application has committed what its sources held at a given moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CaughtUp"]
 
 
 class CaughtUp:
-    """One who waits: what there was to read, and whether it is committed.
+    """One waiter: what there was to read, and whether it is committed.
 
     Example:
         >>> place, waiting = TopicPartition("lines", 0), CaughtUp()
@@ -27,12 +27,12 @@ class CaughtUp:
     def see(
         self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
     ) -> bool:
-        """Look at what is committed, and say whether that is all.
+        """Return whether everything that was waited for is committed.
 
         Args:
-            ends: Where partitions end. What the first call says is what is waited for.
-            committed: Next offset of each partition, as of the last commit. One that is no longer
-                read is waited for no longer.
+            ends: The ends of partitions. Those of the first call are waited for.
+            committed: Next offset of each partition, as of the last commit. A partition that is no
+                longer read is no longer waited for.
         """
         if self._wanted is None:
             self._wanted = dict(ends)

@@ -1,4 +1,4 @@
-"""The driver's loop: choose an epoch, run its job, commit it, and begin again."""
+"""The driver's loop: choose an epoch, run its job, commit it, repeat."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Coordinator:
         plan: The physical plan.
         engine: A started engine.
         clock: Wall and monotonic time.
-        listener: Is told of what happens.
-        world: Kafka and disk; by default those that the settings name.
-        checked: What `check_before_start` gave, if it was called.
-        board: Is written what the loop is at; by default nobody reads it.
+        listener: Receives the events.
+        world: Kafka and disk; default: those that the settings name.
+        checked: The result of `check_before_start`, if it was called.
+        board: Receives the state of the loop; by default not read by anyone.
         uncaught: Says what follows an error that is not tried again.
 
     Attributes:
-        run: What the parts of the loop share.
+        run: The state shared by the parts of the loop.
     """
 
     def __init__(  # noqa: PLR0913 - an application, and its world
@@ -109,7 +109,7 @@ class Coordinator:
 
     @property
     def state(self) -> CommittedState:
-        """What is committed."""
+        """The committed state."""
         return self.run.state
 
     @property
@@ -147,7 +147,7 @@ class Coordinator:
 
     @property
     def ends(self) -> Mapping[TopicPartition, int]:
-        """Where source partitions end; each look at the broker gives a new mapping."""
+        """The ends of source partitions; each look at the broker makes a new mapping."""
         return self.run.ends
 
     def lag(self) -> int:
@@ -185,11 +185,11 @@ class Coordinator:
         return True
 
     def resume(self) -> None:
-        """Go on after a time in which nobody looked: idle periods begin anew."""
+        """Continue after a pause: idle periods start again."""
         self.state.watermark.resume(steady_ms(self.run.clock))
 
     def _conclude(self, turn: Turn, output: EpochOutput, job_seconds: float) -> None:
-        """Commit what an epoch made, if it read what it was to read."""
+        """Commit the output of an epoch, if it read what it was meant to read."""
         ranges = output.ranges_read()
         if not self._chooser.came_to_the_moment(ranges, turn):
             self.barrier.nothing_to_say()
@@ -197,15 +197,15 @@ class Coordinator:
         if not self._view.goes_on(turn, ranges):
             self.barrier.give_up()
             return
-        if self._commit.commit(output, turn, ranges):  # what was not committed teaches nothing
+        if self._commit.commit(output, turn, ranges):  # nothing is learned from an uncommitted epoch
             self._hunt.committed(self.state.sources.next_offsets)
             self._chooser.tidying.worked()
             self._commit.learn(output, ranges, started=turn.started, job_seconds=job_seconds)
 
     def close(self) -> None:
-        """Sync local state and let go of the broker.
+        """Sync local state and close the connections to the broker.
 
-        A fenced instance leaves the state alone: it is the newer one's.
+        A fenced instance does not touch the state: it belongs to the newer one.
         """
         run, fenced = self.run, self.barrier.phase is Phase.FENCED
         self._chooser.close()
@@ -213,7 +213,7 @@ class Coordinator:
             if not fenced:
                 run.opening.settle(run.state)
         except MustelaError as error:
-            # What was not settled is looked at, or restored, by the next start.
+            # The next start checks or restores what was not settled.
             run.listener.on_error(error)
         finally:
             if not fenced:

@@ -1,4 +1,4 @@
-"""What the runtime asks of an engine: to run the job of an epoch, and to restore state."""
+"""What the runtime requires of an engine: running the job of an epoch, and restoring state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EpochJobError(EnvironmentFault):
     """The job of an epoch failed as a whole; the epoch can be run again.
 
     Attributes:
-        suspect: A worker died, so local state is to be looked at before it is used.
+        suspect: A worker died, so local state must be checked before it is used.
     """
 
     code = "EPOCH_JOB"
@@ -38,7 +38,7 @@ class EpochJobError(EnvironmentFault):
 
 
 class ProcessingTimeoutError(EnvironmentFault):
-    """A step was at one batch for longer than ``processing.timeout``."""
+    """A step spent more than ``processing.timeout`` on one batch."""
 
     code = "PROCESSING_TIMEOUT"
 
@@ -50,17 +50,17 @@ class JobInterruptedError(EnvironmentFault):
 
 
 def _say_nothing(_text: str) -> None:
-    """Nobody is told."""
+    """Ignore a message."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EpochOutput:
-    """What the job of an epoch gave.
+    """The output of an epoch's job.
 
     Attributes:
         reports: One per task.
         rows: Sink rows, in order; can be iterated more than once.
-        outlines: What each part of the rows is like, where somebody looked.
+        outlines: A summary of each part of the rows, if one was made.
         changelogs: Rows for changelogs as (store, columns); one partition each.
         dead_letters: Dead letters.
         size: Bytes of all rows.
@@ -74,27 +74,27 @@ class EpochOutput:
     size: int
 
     def ranges_read(self) -> list[RangeReport]:
-        """Return what the tasks said of the ranges they read."""
+        """Return the tasks' reports of the ranges they read."""
         return [part for report in self.reports for part in report.ranges]
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What an engine needs before it knows the program.
+    """What an engine needs before it receives the program.
 
     Attributes:
         application_id: The application.
         properties: The engine's own properties, such as Spark's.
         session: A session of the engine that the user's program already has.
-        debug: Whether the engine's own stack traces are wanted.
-        class_archive: Whether the engine, when it stops, may prepare for a quicker start.
-        state_backend: Where local state is to be kept.
-        warn_s: Seconds that a step may take with a batch before it is said.
-        kill_s: Seconds after which its worker is killed; None lets it go on.
-        say: Is told what takes long, in a thread of the engine's.
+        debug: Whether errors include the engine's own stack traces.
+        class_archive: Whether the engine, when it stops, may prepare a faster next start.
+        state_backend: Where local state is kept.
+        warn_s: Seconds that a step may spend on a batch before it is reported.
+        kill_s: Seconds after which its worker is killed; None never kills it.
+        say: Called with reports of slow steps, in a thread of the engine.
         logs: How its processes log; None leaves that to them.
     """
 
@@ -113,7 +113,7 @@ class EngineOptions:
     def of(
         cls, settings: Settings, *, session: Any, debug: bool, say: Callable[[str], None]
     ) -> EngineOptions:
-        """Return what the settings say; the rest is given."""
+        """Return the options from the settings and the arguments."""
         timeout = settings.processing.timeout
         return cls(
             application_id=settings.application_id,
@@ -129,10 +129,10 @@ class EngineOptions:
 
 
 class Reading(Protocol):
-    """The records of an epoch, read and waiting for its lanes."""
+    """The records of an epoch, read and ready for its lanes."""
 
     def close(self) -> None:
-        """Throw them away."""
+        """Discard them."""
         ...
 
 
@@ -149,9 +149,9 @@ class Engine(Protocol):
         ...
 
     def check(self, plan: Plan) -> None:
-        """See whether a plan can be sent to the tasks, and its state be kept; nothing is sent.
+        """Check that a plan can be sent to the tasks, and its state kept; nothing is sent.
 
-        Before `start` only what does not depend on where the tasks are is looked at.
+        Before `start`, only what does not depend on where the tasks run is checked.
 
         Raises:
             UsageError: If it cannot, naming the step.
@@ -163,10 +163,11 @@ class Engine(Protocol):
         ...
 
     def read(self, order: EpochOrder) -> Reading:
-        """Run the first stage of an epoch whose lanes are to run later.
+        """Run the first stage of an epoch whose lanes will run later.
 
         Args:
-            order: The epoch; its first stage looks at nothing that a commit before it changes.
+            order: The epoch; its first stage must not read anything that the previous commit
+                changes.
 
         Raises:
             EpochJobError: If it failed; nothing of it may be used.
@@ -174,11 +175,11 @@ class Engine(Protocol):
         ...
 
     def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
-        """Run the job of one epoch, whole.
+        """Run the whole job of one epoch.
 
         Args:
             order: The epoch.
-            reading: What `read` gave for this epoch; it is used up.
+            reading: The result of `read` for this epoch; it is consumed.
 
         Raises:
             EpochJobError: If the job failed; nothing of it may be used.
@@ -186,9 +187,9 @@ class Engine(Protocol):
         ...
 
     def arrivals(self) -> Iterable[tuple[int, int]]:
-        """Return the stages and key groups that something has come for since the last question.
+        """Return the stages and key groups for which something has arrived since the last call.
 
-        An engine that cannot see it returns nothing; lanes then look for themselves.
+        An engine that cannot know returns nothing; lanes then check for themselves.
         """
         ...
 
@@ -199,7 +200,7 @@ class Engine(Protocol):
 
         Args:
             order: The committed state.
-            on_progress: Called with new reports, key groups done, and key groups in all.
+            on_progress: Called with new reports, the number of key groups done, and their total.
         """
         ...
 
@@ -208,16 +209,16 @@ class Engine(Protocol):
         ...
 
     def tidy(self, order: RestoreOrder) -> None:
-        """Give back disk that local state does not need; called while there is nothing to do."""
+        """Free disk space that local state does not need; called while idle."""
         ...
 
     def interrupt(self) -> None:
-        """End the job that runs, and let no other begin; called from any thread.
+        """End the running job, and start no other; may be called from any thread.
 
-        Whoever waits for it gets a `JobInterruptedError`.
+        Callers that wait for it get a `JobInterruptedError`.
         """
         ...
 
     def stop(self) -> None:
-        """Stop; a session that is the user's own goes on."""
+        """Stop; a session that belongs to the user keeps running."""
         ...

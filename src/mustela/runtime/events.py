@@ -1,4 +1,4 @@
-"""What an application tells those who watch it."""
+"""The events that an application sends to its listeners."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class AppState(Enum):
-    """Where an application is in its life.
+    """The state of an application.
 
     Attributes:
         CREATED: It was not started.
@@ -54,7 +54,7 @@ class AppState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether the application does nothing any more."""
+        """Whether the application has stopped or failed."""
         return self in {AppState.STOPPED, AppState.FAILED}
 
 
@@ -85,7 +85,7 @@ class UncaughtAnswer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged:
-    """The application came into a new state.
+    """The application entered a new state.
 
     Attributes:
         state: The new state.
@@ -113,11 +113,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoring:
-    """Some key groups are restored.
+    """Some key groups were restored.
 
     Attributes:
-        done: Key groups that are current.
-        groups: All key groups.
+        done: Number of key groups that are up to date.
+        groups: Number of all key groups.
         records: Changelog records read so far, by store.
         reports: What tasks did since the last such event.
     """
@@ -130,17 +130,17 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDone:
-    """An epoch is committed.
+    """An epoch was committed.
 
     Attributes:
         epoch: Its number.
-        records: Source records that it read.
-        lag: Source records that are waiting.
-        seconds: How long it took.
-        job_seconds: The part of the engine's job in it.
-        watermark: The watermark after it.
+        records: Number of source records that it read.
+        lag: Number of source records that are waiting.
+        seconds: How long it took, from the choice to the end of the commit.
+        job_seconds: How much of that was the engine's job.
+        watermark: The watermark after it, in milliseconds; -1 if there is none yet.
         counters: Counts by name.
-        reports: What its tasks did.
+        reports: The reports of its tasks.
     """
 
     epoch: int
@@ -155,10 +155,10 @@ class EpochDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Something a person may want to know.
+    """A message for a person.
 
     Attributes:
-        text: What.
+        text: The message.
     """
 
     text: str
@@ -168,9 +168,9 @@ Event = StateChanged | Restoring | EpochDone | Said | Failed
 
 
 class Listener(Protocol):
-    """Is told of events, in the application's own thread; must return quickly.
+    """Receives events in the application's own thread; its methods must return quickly.
 
-    A class that derives from it needs only the method that it wants. What it raises is logged, and
+    A subclass overrides only the methods that it needs. What it raises is logged, and
     the application goes on.
 
     Example:
@@ -186,9 +186,9 @@ class Listener(Protocol):
     """
 
     def on_event(self, event: Event) -> None:
-        """Something happened."""
-        del event  # an empty body would be an abstract one
+        """Handle an event."""
+        del event  # type checkers take an empty body for an abstract method
 
     def on_error(self, error: BaseException) -> None:
-        """Something failed and is tried again."""
+        """Handle an error that will be retried."""
         del error

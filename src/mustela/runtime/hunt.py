@@ -1,10 +1,10 @@
-"""Which record kills the worker that handles it: found by halving, named, and left out if wished.
+"""Finds the record that kills its worker, by bisection, and leaves it out if so configured.
 
-A function that crashes its process, or takes all memory, leaves no exception. The epoch is run
-again, in part and without a commit: the shortest beginning of it that still kills a worker ends
-with the record. That record must kill one alone, or where another one in its place does not, and
-the epoch must live without any of its records; else the fault is another one, and smaller epochs,
-which commit what comes before, go on looking.
+A function that crashes its process, or uses up all memory, leaves no exception. Parts of the epoch
+are run again without a commit: the shortest prefix that still kills a worker ends with the record.
+That record must kill a worker on its own, or where another record in its place does not, and the
+epoch must survive with none of its records; otherwise the cause is a different one, and smaller
+epochs, which commit what comes before, continue the search.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from mustela.runtime.engine import EpochJobError, EpochOutput
 __all__ = ["Hunt", "NamedRecord", "Probe", "RecordKilledWorkerError", "record_of"]
 
 Probe = Callable[[EpochOrder], "EpochOutput | MustelaError"]
-"""Runs an epoch that is not committed, and returns its output or why there is none."""
+"""Runs an epoch without committing it, and returns its output or its error."""
 
 _DEATHS: Final = 2
-"""One death in a row may have any reason."""
+"""How many deaths in a row start a search: a single one may have any cause."""
 _LEFT_OUT_MAX: Final = 100
-"""With more of them waiting for one commit it is not the records."""
+"""How many records may be left out before a commit: with more, records are not the cause."""
 
 
 class RecordKilledWorkerError(DataError):
-    """A record ends the worker process that handles it.
+    """A record kills the worker process that handles it.
 
     ``fields`` holds ``step`` (or None), ``topic``, ``partition``, ``offset`` and ``key`` (bytes).
     """
@@ -76,12 +76,12 @@ def record_of(error: MustelaError) -> NamedRecord | None:
 
 
 class Hunt:
-    """Looks for records that kill workers, and remembers those that are left out.
+    """Searches for records that kill workers, and remembers those that are left out.
 
     Args:
         handler: What happens to such a record: the processing handler.
         topics: The plan's topics.
-        say: Is told what is looked for, and what is left out.
+        say: Called with reports of the search and of what is left out.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Hunt:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What epochs pass over; their topics have the indices of the plan that runs."""
+        """The records that epochs skip, with the topic indices of the running plan."""
         topics = list(self._topics())
         return tuple(
             span._replace(topic_index=topics.index(place.topic))
@@ -124,23 +124,23 @@ class Hunt:
         self._say(f"skipping offset {offset} of {place.topic}-{place.partition}: {why}")
 
     def committed(self, next_offsets: Mapping[TopicPartition, int]) -> None:
-        """Note that an epoch was committed: what lies behind it needs no looking after."""
+        """Note a committed epoch: records before its end are no longer tracked."""
         self._deaths = 0
         self._found = [
             (place, span) for place, span in self._found if span.last >= next_offsets.get(place, 0)
         ]
 
     def is_on(self, error: MustelaError) -> bool:
-        """Note why a job failed; return whether it is time to look for a record."""
+        """Note why a job failed; return whether to search for a record."""
         died = isinstance(error, EpochJobError) and error.suspect
         self._deaths = self._deaths + 1 if died else 0
         return self._deaths >= _DEATHS and self.has_room
 
     def find(self, order: EpochOrder, probe: Probe) -> bool:
-        """Look for the record of an epoch that kills its worker; return whether it is left out.
+        """Search an epoch for the record that kills its worker; return whether it is left out.
 
         Args:
-            order: The epoch, of which a worker died.
+            order: The epoch whose worker died.
             probe: Runs a part of it.
 
         Raises:
@@ -171,7 +171,7 @@ class Hunt:
     def _judge(
         self, order: EpochOrder, parts: _Parts, position: int, death: EpochJobError, probe: Probe
     ) -> bool:
-        """See that the epoch lives without its records, and do with the record what is wished."""
+        """Check that the epoch survives without the record, and apply the handler to it."""
         index, partition, offset = parts.at(position)
         place = TopicPartition(self._topics()[index], partition)
         step = death.fields.get("step")
@@ -237,10 +237,10 @@ class Hunt:
 def _blamed(
     last: int, total: int, death: Callable[..., EpochJobError | None]
 ) -> EpochJobError | None:
-    """Return the death that is the fault of the last record of a beginning, if it is its fault.
+    """Return the death of a prefix if its last record is to blame, or None.
 
-    It kills alone; or, with what its key has seen before, it kills where as many records with
-    another one in its place do not. Both twice: once may be chance.
+    The record kills a worker on its own; or, after the earlier records of its key, it does while as
+    many records with another one in its place do not. Both are tried twice: once may be chance.
     """
     own, other = ((last, last + 1),), ()
     if death(*own) is None:
@@ -254,7 +254,7 @@ def _blamed(
 
 
 class _Parts:
-    """The offsets of an epoch as one row of positions.
+    """The offsets of an epoch as one sequence of positions.
 
     Args:
         order: The epoch.
@@ -274,7 +274,7 @@ class _Parts:
         return topic, partition, end - (self._ends[index] - position)
 
     def but(self, *kept: tuple[int, int]) -> list[LeftOut]:
-        """Return all but some positions, given in order: firsts, and what each stops before."""
+        """Return all positions except some ranges, given in order as (first, stop) pairs."""
         spans: list[LeftOut] = []
         for (topic, partition, start, end), after in zip(self._ranges, self._ends, strict=True):
             begin, here = after - (end - start), start
@@ -306,7 +306,7 @@ def _headers(step: str | None, text: str, place: TopicPartition, offset: int) ->
 
 
 def _key_of(output: EpochOutput, headers: Headers) -> bytes | None:
-    """Return the key of the letter with these headers."""
+    """Return the key of the dead letter with these headers."""
     for columns in output.dead_letters:
         for key, own in zip(columns.keys, columns.headers or (), strict=False):
             if tuple(own[-len(headers) :]) == headers:
@@ -315,7 +315,7 @@ def _key_of(output: EpochOutput, headers: Headers) -> bytes | None:
 
 
 def _show(key: bytes | None) -> str:
-    """Return a key as text if it is one, and not more of it than helps."""
+    """Return a key as text if possible, shortened to a useful length."""
     if key is None:
         return "none"
     try:

@@ -1,4 +1,4 @@
-"""What is installed beside the runtime and found by entry points: engines, the admin server.
+"""Parts installed beside the runtime and found by entry points: engines, the admin server.
 
 The runtime never imports them.
 """

@@ -32,7 +32,7 @@ _READ_TIMEOUT_S = 10.0
 
 
 class KafkaLeaseLog:
-    """Reads and writes the lease topic; nothing is connected before that.
+    """Reads and writes the lease topic; connects on first use.
 
     Args:
         settings: Name the application and the brokers.
@@ -51,7 +51,7 @@ class KafkaLeaseLog:
         self._is_made = False
 
     def read(self, start: int | None) -> tuple[int, list[Lease]]:
-        """Return the offset to read from next time, and the leases from ``start`` on."""
+        """Return the offset to read from next time, and the leases since ``start``."""
         place = (self._topic, 0)
         if not self._is_made and not self._admin.describe([self._topic]):
             return 0, []
@@ -66,7 +66,7 @@ class KafkaLeaseLog:
         return end, [lease for lease in read if lease is not None]
 
     def write(self, lease: Lease) -> None:
-        """Write a lease; make the topic if need be."""
+        """Write a lease; create the topic if needed."""
         if not self._is_made:
             if not self._admin.describe([self._topic]):
                 self._admin.create([self._spec])
@@ -87,7 +87,7 @@ class KafkaLeaseLog:
 
 
 def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int]) -> LeaseKeeper:
-    """Return what says that this process runs an application.
+    """Return the keeper of the lease by which this process shows that it runs an application.
 
     Args:
         settings: The settings.

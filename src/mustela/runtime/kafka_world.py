@@ -1,4 +1,4 @@
-"""The world as it is: a Kafka cluster, this machine's disk, its clocks."""
+"""The real world: a Kafka cluster, this machine's disk, its clocks."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def last_epoch(
 
     Args:
         settings: Name the application and the brokers.
-        cluster: Answers where the epochs topic, which exists, begins and ends.
-        application_id: The application, if it is not the one that the settings name.
+        cluster: Finds the start and end of the epochs topic, which must exist.
+        application_id: The application; default: the one that the settings name.
     """
     name = application_id or settings.application_id
     return EpochReader(KafkaEpochLog(settings, cluster, name), name).last()
@@ -72,12 +72,12 @@ def last_epoch(
 def changelogs_of_others(
     settings: Settings, cluster: Cluster, topics: Iterable[str]
 ) -> dict[str, Neighbour]:
-    """Return which changelogs another application writes, though an application's are named so.
+    """Return which changelogs another application writes, although they match this one's names.
 
     Args:
         settings: Name the application and the brokers.
         cluster: Describes topics.
-        topics: Topics; those that are no changelogs are nobody's.
+        topics: Topics; those that are not changelogs are ignored.
     """
     logs = [topic for topic in topics if topic.endswith(CHANGELOG)]
     neighbours = neighbours_of(settings.application_id, logs)
@@ -87,10 +87,10 @@ def changelogs_of_others(
 
 
 def own_topics(settings: Settings, cluster: Cluster) -> list[str]:
-    """Return the topics that an application made for itself, and no other one writes.
+    """Return the topics that an application created and no other one writes.
 
-    Its record names its changelogs, whatever they are called; where nobody can read that, names
-    alone tell.
+    Its record names its changelogs, whatever they are called; if it cannot be read, only their
+    names decide.
 
     Args:
         settings: Name the application and the brokers.
@@ -117,8 +117,8 @@ class KafkaEpochLog:
 
     Args:
         settings: Name the application and the brokers.
-        cluster: Answers where the topic begins and ends.
-        application_id: The application, if it is not the one that the settings name.
+        cluster: Finds the start and end of the topic.
+        application_id: The application; default: the one that the settings name.
     """
 
     def __init__(self, settings: Settings, cluster: Cluster, application_id: str = "") -> None:
@@ -152,7 +152,7 @@ class LocalDisk:
         return choose_directory(state.root, state.application_id, backend=state.backend, say=say)
 
     def remove_unclaimed(self, place: Path, application_id: str, claimed: Collection[str]) -> None:
-        """Delete what no stage of the application uses."""
+        """Delete the directories that no stage of the application uses."""
         remove_unclaimed(place, application_id, claimed)
 
     def release(self, place: Path) -> None:

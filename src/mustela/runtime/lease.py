@@ -1,8 +1,8 @@
-"""Whether an instance of an application lives: it says so every few seconds, in a topic.
+"""Whether an instance of an application is alive: it reports so every few seconds, in a topic.
 
-A lease only decides when to try. Who owns the application is for Kafka's fencing alone to say, so
-nothing wrong is written when a lease is late, missing or of another clock: times of two hosts are
-never compared. An instance lives if it says so while one listens.
+A lease only decides when to try. Only Kafka's fencing decides who owns the application, so nothing
+wrong is written when a lease is late, missing or from another clock: times of two hosts are never
+compared. An instance is alive if it renews its lease while one listens.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 MISSED_MAX = 3
-"""How often in a row an instance may fail to say that it lives."""
+"""How many renewals in a row an instance may miss."""
 LOOKED_AT = 16
-"""Leases at the end of the topic that are looked at: more than there are instances at a time."""
+"""How many leases at the end of the topic are read: more than there are instances at a time."""
 _PAUSE_S = 0.25
 _JOIN_S = 3.0
 _HOUR_MS = 3_600_000
@@ -54,16 +54,16 @@ class LeaseTroubleError(EnvironmentFault):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance says of itself.
+    """The report of an instance about itself.
 
     Attributes:
         instance: Names the instance.
-        incarnation: The number of its run; 0 until it has claimed one.
+        incarnation: The number of its run; 0 before its claim.
         host: Its host.
         pid: Its process.
-        started_ms: When it started, by its own clock.
-        time_ms: When it said so, by its own clock.
-        ttl_ms: How long to listen before it is taken for dead.
+        started_ms: When it started, by its own clock, in milliseconds.
+        time_ms: When it was written, by the instance's own clock, in milliseconds.
+        ttl_ms: How long to listen before the instance is taken for dead, in milliseconds.
         ended: Whether it has stopped.
     """
 
@@ -78,7 +78,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """Which instance it is, for a text."""
+        """The instance, for messages."""
         return f"on {self.host} (process {self.pid})"
 
 
@@ -86,18 +86,18 @@ class LeaseLog(Protocol):
     """The lease topic of an application."""
 
     def read(self, start: int | None) -> tuple[int, list[Lease]]:
-        """Return the offset to read from next time, and the leases from ``start`` on.
+        """Return the offset to read from next time, and the leases since ``start``.
 
         Args:
-            start: An offset; None for the last few leases. A topic that is not there has none.
+            start: An offset; None for the last few leases. A missing topic has none.
         """
         ...
 
     def write(self, lease: Lease) -> None:
-        """Write a lease; make the topic if need be.
+        """Write a lease; create the topic if needed.
 
         Raises:
-            MustelaError: If the broker does not take it.
+            MustelaError: If the broker does not accept it.
         """
         ...
 
@@ -117,7 +117,7 @@ def lease_topic(application_id: str) -> str:
 
 
 def lease_spec(application_id: str, replication_factor: int) -> TopicSpec:
-    """Return the lease topic as it is made: what nobody renews is gone after an hour."""
+    """Return the specification of the lease topic; leases not renewed are gone after an hour."""
     return TopicSpec(
         name=lease_topic(application_id),
         partitions=1,
@@ -138,7 +138,7 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def decode_lease(value: bytes | None) -> Lease | None:
-    """Return the lease, or None if ``value`` is none that this version can read."""
+    """Return the lease, or None if this version cannot read ``value``."""
     try:
         return msgspec.json.decode(value or b"", type=Lease)
     except msgspec.MsgspecError:
@@ -146,16 +146,16 @@ def decode_lease(value: bytes | None) -> Lease | None:
 
 
 class LeaseKeeper:
-    """Says every few seconds that an instance lives, from a thread of its own.
+    """Renews the lease of an instance every few seconds, in a separate thread.
 
-    A failure to do so stops nothing; `trouble` says of it, and `untold` once for each trouble.
+    A failure to do so stops nothing; `trouble` reports it, and `untold` reports each trouble once.
 
     Args:
         log: The lease topic; the keeper closes it.
         clock: Wall-clock time.
-        lease: What is said; its time and incarnation are filled in.
+        lease: The lease; its time and incarnation are filled in.
         incarnation: Returns the number of the run.
-        interval: Seconds between two times.
+        interval: Seconds between two renewals.
     """
 
     def __init__(
@@ -183,17 +183,17 @@ class LeaseKeeper:
         self._thread.start()
 
     def stop(self, *, ended: bool) -> None:
-        """End, and say that the instance has ended if it has; do not wait long for a broker.
+        """Stop renewing, and report the end of the instance; do not wait long for a broker.
 
         Args:
-            ended: Whether to say so: an instance that was fenced says nothing any more.
+            ended: Whether to report the end: a fenced instance writes nothing any more.
         """
         self._says_end = ended
         self._stop.set()
         self._thread.join(_JOIN_S)
 
     def untold(self) -> LeaseTroubleError | None:
-        """Return a trouble that was not returned before, however long it lasts or has lasted."""
+        """Return a trouble that was not returned before, whether or not it is over."""
         cause, self._untold = self._untold, None
         if cause is None:
             return None
@@ -233,12 +233,12 @@ class LeaseKeeper:
 
 
 class LeaseWatch:
-    """Listens whether an instance lives.
+    """Listens for a live instance.
 
     Args:
         log: The lease topic.
         clock: Monotonic time.
-        pause: Waits some seconds, and returns whether to wait no more; by default the clock does.
+        pause: Waits some seconds, and returns whether to stop waiting; default: the clock waits.
     """
 
     def __init__(
@@ -249,14 +249,14 @@ class LeaseWatch:
         self._pause = pause or clock.sleep
 
     def last(self) -> Lease | None:
-        """Return what the last instance said that did not say that it has ended, None without."""
+        """Return the last lease of an instance that has not reported its end, or None."""
         _, leases = self._log.read(None)
         return _newest(_open(leases))
 
     def living(self) -> Lease | None:
-        """Return what a living instance says, None if there is none; wait as long as it takes.
+        """Return the lease of a live instance, or None, after waiting as long as needed.
 
-        That is no time if the last one said that it has ended, and a few seconds otherwise.
+        That is no time if the last instance reported its end, and a few seconds otherwise.
         """
         position, leases = self._log.read(None)
         waited_for = _open(leases)
@@ -278,7 +278,7 @@ class LeaseWatch:
 
 
 def _open(leases: list[Lease]) -> dict[str, Lease]:
-    """Return the last lease of each instance that has not ended, in the order of their ends."""
+    """Return the last lease of each instance that has not ended, in the order of the topic."""
     found: dict[str, Lease] = {}
     for lease in leases:
         found.pop(lease.instance, None)

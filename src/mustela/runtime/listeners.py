@@ -16,10 +16,10 @@ _LOGGED_TIMES: Final = frozenset({1, 10, 100, 1_000, 10_000, 100_000})
 
 
 class Listeners:
-    """Several listeners, told one after the other.
+    """Calls several listeners in turn.
 
     Args:
-        listeners: Who is told; others may be added later.
+        listeners: The listeners; others may be added later.
 
     Example:
         >>> class Notes(Listener):
@@ -34,12 +34,12 @@ class Listeners:
         self._raised = Counter[tuple[str, str]]()
 
     def on_event(self, event: Event) -> None:
-        """Tell all of an event."""
+        """Pass an event to all listeners."""
         for listener in tuple(self._listeners):
             self._tell(listener, "on_event", lambda one: one.on_event(event))
 
     def on_error(self, error: BaseException) -> None:
-        """Tell all of something that failed and is tried again."""
+        """Pass an error that will be retried to all listeners."""
         for listener in tuple(self._listeners):
             self._tell(listener, "on_error", lambda one: one.on_error(error))
 

@@ -1,4 +1,4 @@
-"""How long faults that may pass are borne: those of a broker that does not answer."""
+"""How long transient faults are tolerated, such as a broker that does not answer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class PassingFaults:
-    """Bears faults that may pass, for a limited time without a break.
+    """Tolerates transient faults for a limited time without a success.
 
     Args:
         clock: Monotonic time.
-        limit: Seconds after the first fault of a row.
+        limit: Seconds after the first fault in a row.
 
     Example:
         >>> from mustela.clock import ManualClock
@@ -36,11 +36,11 @@ class PassingFaults:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a fault is being borne."""
+        """Whether a fault is being tolerated."""
         return self._since is not None
 
     def note(self, fault: EnvironmentFault) -> None:
-        """Note a fault; raise it if it cannot pass, or has lasted too long."""
+        """Note a fault; raise it if it is permanent, or has lasted too long."""
         if not fault.retryable:
             raise fault
         now = self._clock.monotonic()
@@ -50,18 +50,18 @@ class PassingFaults:
             raise fault
 
     def clear(self) -> None:
-        """Note that all is well."""
+        """Note a success."""
         self._since = None
 
     def retry(self, act: Callable[[], T], on_fault: Callable[[BaseException], None]) -> T:
-        """Do ``act`` until it succeeds, bearing its faults.
+        """Call ``act`` until it succeeds, tolerating transient faults.
 
         Args:
-            act: What to do; it must be fit to be done again.
-            on_fault: Is told of each fault that is borne.
+            act: The action; it must be repeatable.
+            on_fault: Called with each tolerated fault.
 
         Raises:
-            EnvironmentFault: The fault that could not be borne.
+            EnvironmentFault: The fault that was not tolerated.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""An application that is to do nothing for a while."""
+"""Pausing an application."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 __all__ = ["Pausing"]
 
 _LOOK_S: Final = 1.0
-"""How often a paused application looks whether it can still say that it lives."""
+"""How often, in seconds, a paused application checks that it can still renew its lease."""
 
 
 class Pausing:
-    """Whether an application is to pause.
+    """Whether an application should pause.
 
     Args:
-        changed: Is notified when that changes.
+        changed: Notified when that changes.
 
     Example:
         >>> pausing = Pausing(threading.Condition())
@@ -32,7 +32,7 @@ class Pausing:
         self.is_asked = False
 
     def ask(self, wanted: bool) -> None:
-        """Ask it to pause, or to go on."""
+        """Ask it to pause, or to resume."""
         with self._changed:
             self.is_asked = wanted
             self._changed.notify_all()
@@ -41,8 +41,8 @@ class Pausing:
         """Wait until the pause is over.
 
         Args:
-            ends: Whether it is over for another reason.
-            meanwhile: Is called now and then.
+            ends: Returns whether to stop waiting for another reason.
+            meanwhile: Called from time to time.
         """
         over = False
         while not over:

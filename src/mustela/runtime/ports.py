@@ -1,8 +1,8 @@
-"""What the driver's loop needs of the world around it: Kafka, a disk, clocks.
+"""What the driver's loop needs from its environment: Kafka, a disk, clocks.
 
 The real world implements these with `connectors.kafka` (see `kafka_world`); tests implement them
-with a world of their own, in which brokers and machines fail when they are told to. The engine is
-the one port that stands by itself, in `engine`: users choose it by name.
+with a simulated world, in which brokers and machines fail on command. The engine is the one port in
+another module, `engine`: users choose it by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Cluster", "Disk", "EpochLog", "LocalState", "Transactions", "World"]
 
 
 class Cluster(Protocol):
-    """Questions about topics and offsets, and the order to create topics."""
+    """Queries for topics and offsets, and the creation of topics."""
 
     def cluster_id(self) -> str:
         """Return the id of the Kafka cluster."""
@@ -34,29 +34,29 @@ class Cluster(Protocol):
         ...
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
-        """Describe those of ``topics`` that exist, as far as the asked broker knows."""
+        """Describe those of ``topics`` that exist, as far as the broker that answers knows."""
         ...
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings of topics, the broker's defaults among them."""
+        """Return the settings of topics, including the broker's defaults."""
         ...
 
     def create(self, specs: Sequence[TopicSpec]) -> None:
-        """Create topics and wait until they can be used; those that exist already stay."""
+        """Create topics and wait until they can be used; existing ones are left alone."""
         ...
 
     def check_internal(self, specs: Sequence[TopicSpec]) -> None:
-        """Check that internal topics, which exist, are what the application needs."""
+        """Check that existing internal topics fit the application."""
         ...
 
     def weak_topics(self, topics: Iterable[str]) -> list[str]:
-        """Say which of these topics can lose what was committed when a broker fails."""
+        """Return which of these topics can lose committed records when a broker fails."""
         ...
 
     def missing_topic(
         self, topic: str, *, use: str = "", at: Origin | None = None
     ) -> MissingTopicError:
-        """Make the error that a topic does not exist."""
+        """Return the error for a topic that does not exist."""
         ...
 
     def end_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
@@ -64,15 +64,15 @@ class Cluster(Protocol):
         ...
 
     def log_ends(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, LogPosition]:
-        """Return the same with the leader epoch of each partition, -1 where it is not told."""
+        """Return the same with the leader epoch of each partition, -1 if unknown."""
         ...
 
     def kept_ends(self, read: Mapping[TopicPartition, LogPosition]) -> dict[TopicPartition, int]:
-        """Return up to where logs are what was read of them, where they lost some of that."""
+        """Return, for logs that lost what was read, up to which offset they still hold it."""
         ...
 
     def high_watermarks(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return the offset behind each partition's last record, open transactions' included."""
+        """Return the offset after each partition's last record, including open transactions."""
         ...
 
     def earliest_offsets(self, places: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
@@ -82,7 +82,7 @@ class Cluster(Protocol):
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose timestamp is at or after the given one, None without."""
+        """Return the first offset whose timestamp is at or after the given one, or None."""
         ...
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
@@ -98,7 +98,7 @@ class Transactions(Protocol):
     """The transactional producer of the application; `TransactionalSink` is the real one."""
 
     def reopen(self) -> None:
-        """Make a new producer: older ones are fenced, and what they left open is ended."""
+        """Open a new producer: older ones are fenced, and their open transactions end."""
         ...
 
     def begin(self) -> None:
@@ -138,11 +138,11 @@ class Transactions(Protocol):
         ...
 
     def flush(self) -> dict[tuple[str, int], int]:
-        """Wait until the broker has every row; return the ends of what is tracked."""
+        """Wait until the broker has every row; return the end offsets of tracked partitions."""
         ...
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """Return the ends of what is tracked, as far as the broker has said them."""
+        """Return the end offsets of tracked partitions, as far as the broker has reported them."""
         ...
 
     def commit(self) -> None:
@@ -150,7 +150,7 @@ class Transactions(Protocol):
         ...
 
     def close(self) -> None:
-        """Let the producer go; an open transaction is aborted, if that is quick."""
+        """Close the producer; an open transaction is aborted, if that is quick."""
         ...
 
 
@@ -164,11 +164,11 @@ class EpochLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalState:
-    """Whose state is to be kept where.
+    """Whose state is kept where.
 
     Attributes:
         application_id: The application.
-        root: Where state lives on disk.
+        root: The directory of state on disk.
         backend: ``disk``, or ``memory`` for tmpfs.
     """
 
@@ -178,14 +178,14 @@ class LocalState:
 
 
 class Disk(Protocol):
-    """Where local state is, on the driver's host."""
+    """The disk for local state, on the driver's host."""
 
     def choose(self, state: LocalState, say: Callable[[str], None]) -> Path:
-        """Return the directory to keep state in; ``say`` is told where it is another one."""
+        """Return the directory to keep state in; ``say`` is called if it differs from ``root``."""
         ...
 
     def remove_unclaimed(self, place: Path, application_id: str, claimed: Collection[str]) -> None:
-        """Delete what no stage of the application uses."""
+        """Delete the directories that no stage of the application uses."""
         ...
 
     def release(self, place: Path) -> None:
@@ -195,16 +195,16 @@ class Disk(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """All that the driver's loop meets besides the engine.
+    """All that the driver's loop uses besides the engine.
 
     Attributes:
         cluster: Kafka's topics and offsets.
         transactions: The transactional producer.
         epochs: The epochs topic.
-        epochs_of: Gives the epochs topic of another application, which is only read.
-        disk: Where local state is.
+        epochs_of: Returns the epochs topic of another application, for reading only.
+        disk: The disk for local state.
         clock: Wall and monotonic time.
-        new_id: Makes a text that no other call ever made.
+        new_id: Returns a unique text.
         crash_point: Called at named places in the protocol; see `faultpoints`.
         records: When an epoch record is written whole.
     """

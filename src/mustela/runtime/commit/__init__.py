@@ -1,4 +1,4 @@
-"""How the output of an epoch becomes one Kafka transaction, and what is known after it.
+"""Turning the output of an epoch into one Kafka transaction, and finding out its outcome.
 
 Owns: the barrier, the committer, the outcome of a commit, the committed state, newer instances.
 Entry: committer.py, barrier.py, committed.py.

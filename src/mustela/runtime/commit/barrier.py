@@ -1,7 +1,7 @@
-"""The commit barrier as a state machine: which step of the epoch protocol may follow which.
+"""The commit barrier as a state machine: the allowed sequences of steps in the epoch protocol.
 
-Pure: it knows no broker and no Spark. The coordinator asks it before each step, so that a step
-out of turn is an error here and not lost data there.
+Pure: it knows neither the broker nor Spark. The coordinator asks it before each step, so that a
+step out of turn raises an error instead of losing data.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _NEXT: dict[Phase, frozenset[Phase]] = {
 
 
 OnPhase = Callable[[Token, Phase, str], None]
-"""Is told of each step: the attempt, where it is now, and, where it ended, how."""
+"""Called at each step, with the attempt, its phase and, if it ended, its outcome."""
 
 
 def _tell_nobody(_token: Token, _phase: Phase, _outcome: str) -> None:
-    """Nobody is told."""
+    """Ignore a step."""
 
 
 class Barrier:
-    """Numbers epochs and attempts, and allows each step only in its turn.
+    """Numbers epochs and attempts, and enforces the order of steps.
 
     Args:
         incarnation: Number of this run of the application.
         last_epoch: Number of the last committed epoch.
-        on_phase: Is told of each step.
+        on_phase: Called at each step.
 
     Example:
         >>> barrier = Barrier(incarnation=1, last_epoch=0)
@@ -78,7 +78,7 @@ class Barrier:
 
     @property
     def phase(self) -> Phase:
-        """The step that was taken last."""
+        """The last step taken."""
         return self._phase
 
     @phase.setter
@@ -91,7 +91,7 @@ class Barrier:
 
     @property
     def token(self) -> Token:
-        """The token of the epoch that runs, or that would run next."""
+        """The token of the running epoch, or of the next one."""
         return Token(self.incarnation, self.last_epoch + 1, self._attempt)
 
     def start(self) -> Token:
@@ -129,7 +129,7 @@ class Barrier:
         self._attempt += 1
 
     def again(self) -> None:
-        """Note that the transaction is gone, but the epoch's rows are still in hand."""
+        """Note that the transaction was aborted, but the epoch's rows are still available."""
         if self.phase not in {Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_ADDED, Phase.COMMIT_SENT}:
             msg = f"no transaction is open while the epoch is {self.phase.value}"
             raise InvariantError(msg, evidence={"epoch": self.token})

@@ -27,11 +27,11 @@ class EpochChange:
         token: The epoch.
         time_ms: Its wall-clock time.
         cuts: What it read.
-        wrote: For each stage the key groups that it wrote.
+        wrote: By stage, the key groups that it wrote.
         changelog_ends: New changelog ends, by (store, key group).
         watermark: The watermark after it.
-        leaders: For the partitions that it read, a leader epoch in which the log reached the end
-            of the cut, where that is known.
+        leaders: For the partitions that it read, a leader epoch in which the log reached the end of
+            the cut, if known.
         mirrored: Whether the offsets of all partitions were mirrored to the group.
     """
 
@@ -47,13 +47,13 @@ class EpochChange:
 
 @dataclass(slots=True, kw_only=True)
 class CommittedState:
-    """What the last committed epoch left.
+    """The state after the last committed epoch.
 
     Attributes:
-        plan: The plan that runs.
+        plan: The running plan.
         key_groups: Number of key groups, G.
         lanes: Number of lanes, L.
-        incarnation: Number of the run that committed last.
+        incarnation: Number of the last run that committed.
         epoch: Number of the last committed epoch.
         attempt: Its attempt.
         sources: Next offset of each source partition.
@@ -61,17 +61,17 @@ class CommittedState:
         topic_ids: Id of each source topic.
         groups: By stage identity, the last committed write of each key group.
         changelog_ends: By store, the changelog end of each key group.
-        mirrored_ms: When all group offsets were mirrored last.
+        mirrored_ms: When all group offsets were last mirrored.
         global_marks: How far the topic of each global table was read.
-        life: Names the life of the application.
-        adopts_unnamed: Whether local state without the name of a life is this life's.
+        life: The name of the application's life.
+        adopts_unnamed: Whether local state that names no life belongs to this one.
         event_time: What closes windows and fires timers.
-        stores: What each store is, or was when it was last part of the program.
+        stores: Each store's properties, as of when it was last part of the program.
         dropped: The stores that were dropped, as in the record.
-        dormant: By topic, how far each partition was read of sources that are not read now.
-        epochs_id: The id of the epochs topic, empty until a look has made sure of it.
-        truncated: Up to where sources are what was read of them that stop the application, because
-            they lost some of that.
+        dormant: For sources that are not read now, by topic, how far each partition was read.
+        epochs_id: The id of the epochs topic, empty until it is confirmed.
+        truncated: For sources that stop the application because they lost records that were read:
+            up to which offset they still hold what was read.
     """
 
     plan: Plan
@@ -111,12 +111,12 @@ class CommittedState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no epoch was ever committed."""
+        """Return whether no epoch was ever committed."""
         return self.epoch == 0
 
     @property
     def has_lane_state(self) -> bool:
-        """Whether any epoch ever wrote a key group."""
+        """Return whether any epoch ever wrote a key group."""
         return any(state is not None for states in self.groups.values() for state in states)
 
     def marks(self) -> dict[int, tuple[GroupMark, ...]]:
@@ -137,7 +137,7 @@ class CommittedState:
         return result
 
     def after(self, change: EpochChange) -> CommittedState:
-        """Return the state after an epoch; this one stays as it is."""
+        """Return the state after an epoch; this one is not changed."""
         groups = {identity: list(states) for identity, states in self.groups.items()}
         for index, wrote in change.wrote.items():
             states = groups[self.plan.stages[index].identity]
@@ -166,7 +166,7 @@ class CommittedState:
         return replace(self, incarnation=incarnation)
 
     def let_rest(self, topic: str) -> None:
-        """Read a source no more; what was read of it is kept, for as long as the topic is."""
+        """Stop reading a source; its offsets are kept as long as its topic exists."""
         times, sources = self.watermark.partitions, self.sources
         places = sorted(place for place in sources.next_offsets if place.topic == topic)
         self.dormant[topic] = [
@@ -178,20 +178,20 @@ class CommittedState:
             sources.leaders.pop(place, None)
 
     def wake(self, topic: str, now_ms: int) -> None:
-        """Read a source again, from where it was left."""
+        """Read a source again, from where reading stopped."""
         for part in self.dormant.pop(topic, []):
             place = part.place
             self.sources.put(place, LogPosition(part.end, part.leader_epoch))
             self.watermark.partitions[place] = PartitionTime(part.max_timestamp, now_ms)
 
     def forget(self, topic: str) -> None:
-        """Forget a source that rests, because the topic it was is gone."""
+        """Forget a dormant source whose topic is gone."""
         self.dormant.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.truncated = {place: at for place, at in self.truncated.items() if place.topic != topic}
 
     def to_record(self, time_ms: int) -> EpochRecord:
-        """Return the epoch record that tells of this state, whatever becomes of the state later."""
+        """Return the epoch record of this state; later changes do not affect it."""
         sources, times = self.sources, self.watermark.partitions
         partitions = self._rows.rows(sources.next_offsets, times, sources.leaders)
         for _, parts in sorted(self.dormant.items()):

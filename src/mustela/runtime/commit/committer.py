@@ -42,7 +42,7 @@ _CHANGELOG = "changelog"
 
 
 class Committer:
-    """Sends epochs to Kafka; the commit of its transaction is the only commit point there is.
+    """Sends epochs to Kafka; the commit of the Kafka transaction is the only commit point.
 
     Args:
         sink: The transactional producer.
@@ -50,8 +50,9 @@ class Committer:
         dead_letter_topic: Where dead letters go.
         header: Name of the header with the epoch on each sink row; empty for none.
         handler: What to do with rows that the broker refuses.
-        checks: Finds rows that it would refuse before they are sent; None to let it find them.
-        log_names: By store, the name that its changelog has it under, where that is another.
+        checks: Finds rows that the broker would refuse before they are sent; None leaves that to
+            the broker.
+        log_names: By store, the name it has in its changelog, if that differs.
         records: When an epoch record is written whole.
         crash_point: Called at named places in the protocol; see `faultpoints`.
 
@@ -100,14 +101,14 @@ class Committer:
             output: The epoch's rows.
             barrier: The protocol's state; ends in `Phase.IDLE` if the commit is known.
             offsets: Next offsets of the source partitions, to be mirrored to the group.
-            record: Makes the epoch record, given the changelog ends of this epoch.
+            record: Creates the epoch record, given the changelog ends of this epoch.
 
         Returns:
             The epoch record that was committed.
 
         Raises:
-            TransactionFailed: If the epoch is not known to be committed; the producer is useless
-                then, and the barrier says what is known.
+            TransactionFailed: If the epoch is not known to be committed; the producer is then
+                unusable, and the barrier says what is known.
             ProductionError: If the broker refuses a row and the handler says to fail.
             ChangelogRowError: If it refuses a row of a changelog.
         """
@@ -126,7 +127,7 @@ class Committer:
                     _refuse_changelogs(error, output)
                     refused.extend(self._handle(error, refused, output))
                     searches = 0
-                else:  # the same transaction, tried again, finds out which rows it is
+                else:  # trying the same transaction again shows which rows they are
                     searches += 1
             except TransactionFailed as error:
                 may_be_there = barrier.phase is Phase.COMMIT_SENT
@@ -184,7 +185,8 @@ class Committer:
         return written
 
     def claim(self, record: EpochRecord) -> None:
-        """Commit a record alone: a new run claims its incarnation so before its first epoch."""
+        """Commit a record alone: with this, a new run claims its incarnation before its first
+        epoch."""
         place, row = (self._epochs_topic, 0), self._records.whole(record)
         self._sink.begin()
         self._sink.produce_tracked(*place, [row.key], [row.value])
@@ -193,11 +195,11 @@ class Committer:
         self._epochs_end = self._sink.ends()[place]
 
     def _produce_record(self, row: RecordRow) -> int:
-        """Send the row of an epoch record; return the end of the epochs topic behind it.
+        """Send the row of an epoch record; return the end of the epochs topic after it.
 
         Raises:
-            EpochsTopicGoneError: If the topic has become shorter: it is another one, or was cut. A
-                record in it might lack all that the one before it says, so it is not committed.
+            EpochsTopicGoneError: If the topic has become shorter: it was recreated or truncated. A
+                record in it might have lost its base, so it is not committed.
         """
         place = (self._epochs_topic, 0)
         self._sink.produce_tracked(*place, [row.key], [row.value])
@@ -233,12 +235,12 @@ class Committer:
         header: tuple[str, bytes] | None,
         refused: Sequence[RefusedRow],
     ) -> None:
-        """Send dead letters; those that the broker refused go again, mended."""
+        """Send dead letters; those that the broker refused are corrected and sent again."""
         again = [row for row in refused if row.tag == tag]
         self._send(tag, mended_letters(letters, again) if again else letters, header, ())
 
     def _refused_before(self, output: EpochOutput) -> list[RefusedRow]:
-        """Return the rows that are not even sent; a transaction that met one would be aborted."""
+        """Return the rows that must not be sent, because they would abort the transaction."""
         if self._checks is None:
             return []
         suspicious = [self._checks.suspicious(outline) for outline in output.outlines]
@@ -253,7 +255,8 @@ class Committer:
     def _handle(
         self, error: RowsRefused, before: Sequence[RefusedRow], output: EpochOutput
     ) -> list[RefusedRow]:
-        """Apply the production handler; return the rows to leave out, and the letters to mend."""
+        """Apply the production handler; return the rows to leave out, and the letters to
+        correct."""
         rows = error.rows
         sinks = [row for row in rows if _part_of(row) is not None]
         letters = [row for row in rows if _is_letter(row)]
@@ -291,7 +294,7 @@ def _check_ends(
 
 
 def _refuse_changelogs(error: RowsRefused, output: EpochOutput) -> None:
-    """Raise the error of a row of a changelog; there is nothing to handle about it.
+    """Raise the error of a changelog row; no handler decides about it.
 
     Raises:
         ChangelogRowError: If one of the rows is a changelog's.
@@ -305,7 +308,7 @@ def _refuse_changelogs(error: RowsRefused, output: EpochOutput) -> None:
 
 @dataclass(slots=True)
 class _Columns:
-    """Rows made here."""
+    """Rows that the committer creates."""
 
     topics: str | list[str]
     keys: list[bytes | None]
@@ -320,7 +323,7 @@ def _on_topic(columns: RowColumns, topic: str) -> RowColumns:
 
 
 def _part_of(row: RefusedRow) -> int | None:
-    """Return which part of the sink rows a row belongs to, or None if it is no sink row."""
+    """Return which part of the sink rows a row belongs to, or None if it is not a sink row."""
     tag: Any = row.tag
     return tag[1] if tag is not None and tag[0] == "row" else None
 

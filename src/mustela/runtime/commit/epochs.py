@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _READS_MAX = 5
-"""How often the topic is read in which a new base is written and compacted meanwhile."""
+"""How often the topic is read again if a new base was written and compacted meanwhile."""
 
 
 class EpochBaseGoneError(EnvironmentFault):
@@ -50,7 +50,7 @@ class ChangelogGoneError(EnvironmentFault):
 def refuse_gone(application_id: str, gone: Collection[str]) -> None:
     """Raise the error for internal topics that are gone while the application runs.
 
-    Nobody is told to make them: an empty one would say that nothing has been done.
+    No fix says to create them: an empty one would mean that nothing was ever processed.
 
     Raises:
         EpochsTopicGoneError: If the epochs topic is one of them.
@@ -84,15 +84,15 @@ def refuse_gone(application_id: str, gone: Collection[str]) -> None:
 
 
 def refuse_remade(application_id: str, then: str, now: str) -> NoReturn:
-    """Raise the error for an epochs topic that is another one than before.
+    """Raise the error for an epochs topic that was recreated or truncated.
 
     Args:
         application_id: The application.
-        then: What is known of the topic as it was.
-        now: What it is.
+        then: What is known about the old topic.
+        now: The current state of the topic.
 
     Raises:
-        EpochsTopicGoneError: In any case.
+        EpochsTopicGoneError: Always.
     """
     topic = epochs_topic(application_id)
     msg = f"the epochs topic '{topic}' was deleted and recreated, or was truncated"
@@ -107,7 +107,7 @@ def refuse_remade(application_id: str, then: str, now: str) -> NoReturn:
 
 
 class EpochReader:
-    """Reads what was committed last.
+    """Reads the last committed epoch.
 
     Args:
         log: The epochs topic.
@@ -119,9 +119,9 @@ class EpochReader:
         self._application_id = application_id
 
     def newest(self) -> EpochRecord | EpochDelta | None:
-        """Return the row that was committed last, or None if there is none.
+        """Return the last committed row, or None if there is none.
 
-        It says which epoch it tells of; for all else see `last`.
+        It identifies the epoch; for everything else see `last`.
         """
         for value in self._log.newest_first():
             return decode_row(value, self._application_id)
@@ -140,7 +140,7 @@ class EpochReader:
                 return base
             if base is not None and token_of(base) == delta.base:
                 return with_delta(base, delta)
-            # Compaction removes a base as soon as there is a newer one: the next look finds that.
+            # Compaction removes a base once there is a newer one, which the next look finds.
         raise self._base_gone(delta)
 
     def _look(self) -> tuple[EpochRecord | None, EpochDelta | None]:

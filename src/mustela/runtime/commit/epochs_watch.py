@@ -1,4 +1,4 @@
-"""Is the epochs topic still the one in which the last epoch was committed?"""
+"""Checks that the epochs topic is still the one in which the last epoch was committed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _PAUSE_S = 0.1
 
 
 class EpochsWatch:
-    """Notices by its id that the epochs topic was deleted and made again.
+    """Notices by its id that the epochs topic was deleted and recreated.
 
-    An answer may be of a broker that lags, and so may the one be that the known id came with: so
-    the topic is looked at again, and one that holds the last committed epoch is the right one.
+    An answer may come from a broker with old metadata, and so may the one that the known id came
+    from. So the topic is read again, and the one that holds the last committed epoch is the right
+    one.
 
     Args:
         application_id: The application.
@@ -38,13 +39,13 @@ class EpochsWatch:
         self.topic = epochs_topic(application_id)
 
     def see(self, state: CommittedState, found: TopicDescription | None) -> None:
-        """Compare what was found of the topic with what is known of it.
+        """Compare the topic as found with what is known about it.
 
-        A topic that is not there tells nothing here: see `refuse_gone`. A first run learns the id
-        when it has committed its claim: see `claimed`.
+        A missing topic is not judged here: see `refuse_gone`. A first run learns the id when it has
+        committed its claim: see `claimed`.
 
         Raises:
-            EpochsTopicGoneError: If it is another topic, which lacks the last epoch.
+            EpochsTopicGoneError: If it is a different topic, which lacks the last epoch.
             EnvironmentFault: If no broker answers.
         """
         if found is None or state.epochs_id in {"", found.topic_id}:
@@ -59,15 +60,15 @@ class EpochsWatch:
             token = token_of(row) if row is not None else (0, 0, 0)
             if token == committed:
                 state.epochs_id = found.topic_id
-            if token >= committed:  # of a later one the fencing tells
+            if token >= committed:  # fencing reports a later one
                 return
         refuse_remade(self._application_id, f"id {state.epochs_id}", f"id {found.topic_id}")
 
     def learn(self, state: CommittedState, found: TopicDescription | None) -> None:
-        """Take the id of the topic that holds the last epoch for the right one, if none is known.
+        """Learn the id of the topic that holds the last epoch, if none is known.
 
-        The answer with the id may lag, and be of a topic that a reset has deleted: `see` compares
-        it once more before the first commit that names it, and before each one after that.
+        The answer with the id may be out of date, and about a topic that a reset has deleted: `see`
+        compares it again before each commit that names it.
         """
         if found is None or state.epochs_id:
             return
@@ -76,10 +77,10 @@ class EpochsWatch:
             state.epochs_id = found.topic_id
 
     def claimed(self, state: CommittedState) -> None:
-        """Learn the id where a first run has just committed its claim: see `learn`.
+        """Learn the id when a first run has just committed its claim: see `learn`.
 
-        A commit returns before its rows can be read. Where that takes longer than the looks here,
-        the id is learned by the look before the next commit.
+        A commit returns before its rows can be read. If that takes longer than the reads here, the
+        id is learned before the next commit.
         """
         found = None if state.epochs_id else self._cluster.describe([self.topic]).get(self.topic)
         for _ in range(0 if found is None else _LOOKS_MAX):

@@ -1,4 +1,4 @@
-"""How a commit ended that did not say so, and whether a newer instance took over."""
+"""Finds out how a commit with an unknown outcome ended, and whether a newer instance took over."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Outcome"]
 
 _GONE = (SourceGone, ChangelogGoneError, EpochsTopicGoneError)
 _BETWEEN = frozenset({Phase.IDLE, Phase.RUNNING, Phase.IN_HAND})
-"""Where no transaction is open."""
+"""Phases in which no transaction is open."""
 
 
 class Outcome:
-    """Decides what became of an epoch by a new producer and the epochs topic, never by guessing.
+    """Determines the outcome of an epoch with a new producer and the epochs topic.
 
     Args:
         transactions: The transactional producer.
@@ -56,11 +56,11 @@ class Outcome:
         return committed
 
     def look(self, barrier: Barrier) -> None:
-        """Raise that a newer instance took over, if one did, though no commit has failed.
+        """Raise `FencedError` if a newer instance took over, even if no commit has failed.
 
         Raises:
             FencedError: If there is a claim of a newer instance.
-            EnvironmentFault: If no broker says.
+            EnvironmentFault: If no broker answers.
         """
         try:
             self._successor.look(barrier.incarnation)
@@ -69,7 +69,7 @@ class Outcome:
             raise
 
     def refuse_if_replaced(self, error: MustelaError, barrier: Barrier) -> None:
-        """Raise that a newer instance took over, if one did: then that is why all else fails.
+        """Raise `FencedError` if a newer instance took over, as that explains all other errors.
 
         Raises:
             FencedError: If there is a claim of a newer instance.
@@ -88,15 +88,15 @@ class Outcome:
         barrier: Barrier,
         place: TopicPartition,
     ) -> None:
-        """Raise that another one took over, if that is why a topic is gone: by ``reset --force``.
+        """Raise `FencedError` if a topic is gone because of ``reset --force``.
 
-        No record says it then, as the epochs topic is gone too; but who deletes topics has fenced
-        this instance before, and Kafka tells that to whoever adds offsets to a transaction.
+        No record shows it, as the epochs topic is gone too; but a reset fences this instance before
+        it deletes topics, and Kafka reports that when offsets are added to a transaction.
 
         Args:
-            error: What ends this instance.
+            error: The error that ends this instance.
             barrier: Whether a transaction is open.
-            place: A partition of the application's; no offset of it is committed.
+            place: A partition that the application reads; no offset of it is committed.
 
         Raises:
             FencedError: If this instance was fenced.
@@ -110,4 +110,4 @@ class Outcome:
             barrier.phase = Phase.FENCED
             raise self._successor.fenced(error) from error
         except (EnvironmentFault, InvariantError):
-            return  # nobody says, or nothing was claimed yet; the error is what is known
+            return  # no answer, or nothing was claimed yet: only the error is known

@@ -1,4 +1,4 @@
-"""The rows of source partitions in an epoch record, made anew only where something has changed."""
+"""The rows of source partitions in an epoch record, rebuilt only where something changed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _Columns = tuple[list[int], list[int], list[bool], list[int]]
 
 
 def partition_row(place: TopicPartition, at: LogPosition, time: PartitionTime) -> PartitionState:
-    """Return what the record says of a partition; when it was seen says nothing to another run."""
+    """Return a partition's row in the record; it omits the time it was last seen."""
     return PartitionState(
         *place, at.offset, time.max_timestamp, 0, time.idle, leader_epoch=at.leader_epoch
     )
 
 
 class PartitionRows:
-    """Makes the rows of one record after the other.
+    """Builds the rows of successive records.
 
-    A row that says what it said in the record before is the same object: with many partitions of
-    which few are read, most of a record is neither made again nor compared.
+    A row that has not changed since the previous record is the same object: with many partitions of
+    which few are read, most of a record is neither rebuilt nor compared.
     """
 
     def __init__(self) -> None:
@@ -55,8 +55,8 @@ class PartitionRows:
 
         Args:
             ends: The next offset of each partition.
-            times: The event time of those of which it is known.
-            leaders: The leader epoch of those of which it is known.
+            times: The event time of those for which it is known.
+            leaders: The leader epoch of those for which it is known.
         """
         places = list(ends)
         found = self._times(places, times)
@@ -90,7 +90,7 @@ class PartitionRows:
 def _made(
     topics: list[str], partitions: list[int], said: _Columns, which: list[int]
 ) -> Iterator[PartitionState]:
-    """Yield rows; there may be thousands, so no Python code runs for each."""
+    """Yield rows; there may be thousands, so no Python code runs per row."""
     if len(which) == len(topics):
         ends, stamps, idle, leaders = said
         return map(PartitionState, topics, partitions, ends, stamps, repeat(0), idle, leaders)

@@ -1,9 +1,9 @@
 """Whether a newer instance of the application has taken over.
 
-Kafka fences an older producer as soon as a newer one of the same id opens. That alone says
-nothing of who goes on: the newer one may end before its first transaction, or it may be an older
-instance that only wanted to know how its last commit ended. The epochs topic says it: who goes on
-has committed a record with a higher incarnation.
+Kafka fences an older producer as soon as a newer one with the same id opens. That alone does not
+show which instance continues: the newer one may end before its first transaction, or may be an
+older instance that only checked how its last commit ended. The epochs topic shows it: the instance
+that continues has committed a record with a higher incarnation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Successor:
     """Looks for the claim of a newer instance.
 
     Args:
-        application_id: Whose instances.
+        application_id: The application.
         read_last: Reads which epoch was committed last.
         clock: Monotonic time.
     """
@@ -47,7 +47,7 @@ class Successor:
         self._clock = clock
 
     def refuse(self, incarnation: int, error: MustelaError) -> None:
-        """Raise that a newer instance took over, if one did: then that is why all else fails.
+        """Raise `FencedError` if a newer instance took over, as that explains all other errors.
 
         Raises:
             FencedError: If there is a record of a higher incarnation.
@@ -55,12 +55,12 @@ class Successor:
         try:
             last = self._read_last()
         except EnvironmentFault:
-            return  # the broker does not say; the error is what is known
+            return  # the broker does not answer: only the error is known
         if last is not None and last.incarnation > incarnation:
             raise self.fenced(error) from error
 
     def look(self, incarnation: int) -> None:
-        """Raise that a newer instance took over, if one did.
+        """Raise `FencedError` if a newer instance took over.
 
         Raises:
             FencedError: If there is a record of a higher incarnation.
@@ -71,10 +71,10 @@ class Successor:
             raise self._fenced({"claim": f"incarnation {last.incarnation}"})
 
     def refuse_soon(self, incarnation: int, error: MustelaError) -> None:
-        """The same for a producer that was fenced: the claim comes a moment after the fencing.
+        """Do the same for a fenced producer: the claim comes a moment after the fencing.
 
         Returns:
-            If none comes: whoever opened a producer did not go on.
+            If no claim comes: the instance that opened a producer did not continue.
         """
         deadline = self._clock.monotonic() + CLAIM_WAIT_S
         while True:
@@ -84,7 +84,7 @@ class Successor:
             self._clock.sleep(_PAUSE_S)
 
     def fenced(self, error: MustelaError) -> FencedError:
-        """Return the error that says it."""
+        """Return the error for a takeover."""
         return self._fenced({"kafka": error.what})
 
     def _fenced(self, evidence: Mapping[str, str]) -> FencedError:

@@ -1,4 +1,4 @@
-"""What an epoch reads: how much of each partition, and up to which moment."""
+"""Decides what an epoch reads: how much of each partition, and up to which time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class EpochCut(NamedTuple):
     """What the next epoch reads.
 
     Attributes:
-        cuts: The offsets, by partition; empty while an empty source is waited for.
-        until_ms: The moment at which it is cut, if it is cut by time.
-        far: Partitions that have records and are not read, because they are too far ahead; their
-            records may lie before that moment.
+        cuts: The offsets, by partition; empty while waiting for an empty source.
+        until_ms: The time at which it is cut, if it is cut by time.
+        far: Partitions that have records and are not read because they are too far ahead; their
+            records may be before that time.
     """
 
     cuts: dict[TopicPartition, Cut]
@@ -39,10 +39,10 @@ class EpochCut(NamedTuple):
 
 
 class EpochCutter:
-    """Cuts what waits into epochs.
+    """Cuts waiting records into epochs.
 
-    Records of one topic are cut by volume. Where there are more, a backlog is cut by time, so that
-    all partitions come to the same moment together, and a source that has nothing is waited for.
+    Records of one topic are cut by volume. With several topics, a backlog is cut by time, so that
+    all partitions reach the same time together, and empty sources are waited for.
 
     Args:
         settings: The settings.
@@ -66,13 +66,13 @@ class EpochCutter:
         budget: int,
         now_ms: int,
     ) -> EpochCut:
-        """Choose what the next epoch reads; nothing while an empty source is waited for.
+        """Choose what the next epoch reads; nothing while waiting for an empty source.
 
         Args:
-            plan: What runs.
-            state: What was read so far.
+            plan: The running plan.
+            state: The committed state.
             ends: The end of each partition.
-            budget: Records to read at most, about.
+            budget: Approximate maximum number of records to read.
             now_ms: Wall-clock time.
         """
         sources = state.sources
@@ -114,7 +114,7 @@ class EpochCutter:
     def came_to_the_moment(
         self, ranges: Iterable[RangeReport], turn: Turn, topics: Mapping[str, int]
     ) -> bool:
-        """Whether all partitions of an epoch that is cut by time were read up to its moment."""
+        """Return whether all partitions of an epoch cut by time were read up to its cut."""
         cuts = turn.cuts
         if turn.look.until_ms is None or any(cut.sure is None for cut in cuts.values()):
             return True
@@ -126,9 +126,9 @@ def left_behind(
     ends: Mapping[TopicPartition, int],
     cuts: Mapping[TopicPartition, Cut],
 ) -> set[TopicPartition]:
-    """Return the partitions that hold records which the cuts do not read.
+    """Return the partitions with records that the cuts do not read.
 
-    Of those that are read up to a moment the tasks will tell.
+    For partitions that are read up to a time, the tasks report it.
     """
     return {
         place
@@ -138,7 +138,7 @@ def left_behind(
 
 
 def _some_are_empty(state: CommittedState, waiting: Mapping[TopicPartition, Any]) -> bool:
-    """Whether a partition that is not idle has nothing to read."""
+    """Return whether a partition that is not idle has nothing to read."""
     times = state.watermark.partitions
     return any(
         place not in waiting and not (place in times and times[place].idle)

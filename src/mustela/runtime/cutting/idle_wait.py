@@ -1,4 +1,4 @@
-"""How long a source that has nothing is waited for."""
+"""How long to wait for a source that has no records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["IdleWait"]
 
 
 class IdleWait:
-    """Waits for sources that have nothing, so that topics are merged in time order.
+    """Waits for sources that have no records, so that topics are merged in time order.
 
     Args:
         clock: Monotonic time.

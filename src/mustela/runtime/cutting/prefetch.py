@@ -1,10 +1,10 @@
-"""What of the next epoch is done while the rows of this one are being committed.
+"""Work on the next epoch while the rows of this one are being committed.
 
-A commit keeps the driver and the broker busy, not the workers. Where no lane keeps state, the next
-epoch only has to know where this one's records end: so its whole job can run meanwhile. Its rows
-are sent when this epoch is known to be committed, and thrown away if it is not. With state a lane
-would have to read what nobody has committed yet: there only the first stage runs, which reads the
-records, calls the functions in front of the lanes and leaves what the lanes will fetch.
+A commit keeps the driver and the broker busy, not the workers. If no lane keeps state, the next
+epoch only needs to know where this one's records end, so its whole job can run meanwhile. Its rows
+are sent when this epoch is known to be committed, and discarded otherwise. With state, a lane would
+have to read what is not committed yet, so only the first stage runs: it reads the records, calls
+the functions before the exchanges and stores its output for the lanes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from mustela.state.interfaces import Token
 __all__ = ["Prefetch", "Turn", "Work", "prefetch_work"]
 
 Work = Callable[[EpochOrder], EpochOutput | Reading]
-"""What is done ahead for an epoch: all of its job, or the reading."""
+"""The work done ahead for an epoch: its whole job, or the reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An epoch that is to be run.
+    """An epoch to run.
 
     Attributes:
         cuts: What it reads.
-        look: What the driver saw when it chose that.
-        order: What the engine is told.
+        look: What the driver knew when it chose that.
+        order: The order for the engine.
         started: Monotonic time at which it was chosen, in seconds.
     """
 
@@ -46,28 +46,28 @@ class Turn:
 
 
 class Prefetch:
-    """At most one job that runs ahead of the commit before it."""
+    """At most one job that runs ahead of the previous commit."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._begun: tuple[Turn, Future[EpochOutput | Reading]] | None = None
 
     def begin(self, turn: Turn, work: Work) -> None:
-        """Begin the work for an epoch, in a thread of its own."""
+        """Start the work for an epoch, in a separate thread."""
         assert self._begun is None, "one job runs ahead, not two"
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="mustela-prefetch")
         self._begun = turn, self._threads.submit(work, turn.order)
 
     def take(self, token: Token) -> tuple[Turn, Callable[[], EpochOutput | Reading]] | None:
-        """Return the turn that was begun, and how to wait for what became of it.
+        """Return the turn that was started, and a function that waits for its result.
 
         Args:
-            token: The epoch that is next. If another one was begun, because the epoch before it
-                was not committed, its work is waited for and thrown away.
+            token: The next epoch. If a different one was started, because the previous epoch was
+                not committed, its work is awaited and discarded.
 
         Returns:
-            None if nothing was begun for this token.
+            None if nothing was started for this token.
         """
         begun, self._begun = self._begun, None
         if begun is None:
@@ -75,12 +75,12 @@ class Prefetch:
         turn, job = begun
         if turn.order.token == token:
             return turn, job.result
-        with suppress(Exception):  # nobody asks any more what became of it
+        with suppress(Exception):  # its result is no longer needed
             job.result().close()
         return None
 
     def close(self) -> None:
-        """Wait for what was begun, and throw it away."""
+        """Wait for what was started, and discard it."""
         self.take(Token(-1, -1, -1))
         if self._threads is not None:
             self._threads.shutdown()
@@ -88,10 +88,10 @@ class Prefetch:
 
 
 def prefetch_work(plan: Plan, guarantee: str, engine: Engine) -> Work | None:
-    """Return what may be done for an epoch before the epoch before it is committed, if anything.
+    """Return the work that may be done for an epoch before the previous one is committed, or None.
 
-    Under ``at_least_once`` nothing may: tasks send rows themselves, and a crash is to repeat one
-    epoch at most. A first stage that looks into stores waits for the commit, too.
+    With ``at_least_once`` there is none: tasks send rows themselves, and a crash must repeat at
+    most one epoch. A first stage that reads stores waits for the commit, too.
     """
     if guarantee == "at_least_once" or plan.global_tables or plan.reads_any:
         return None

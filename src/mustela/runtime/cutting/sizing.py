@@ -1,4 +1,4 @@
-"""How large an epoch should be: a self-tuning budget of records and bytes."""
+"""The size of an epoch: a self-tuning budget of records and bytes."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ __all__ = ["EpochBudget", "EpochLimits"]
 
 _GROWTH = 4.0
 _CAREFUL_GROWTH = 2.0
-"""How much larger epochs become whose records take a quarter of the target already: the one behind
-is chosen before it is seen how long that took."""
+"""How much larger epochs become whose records already take a quarter of the target: the next one is
+chosen before their duration is known."""
 _SHRINK = 0.5
 _FLOOR = 2_000
 _USED = 0.4
 """An epoch that is cut by time may use little more than half of its budget."""
 _LEAST_SECONDS = 1e-6
 _FIXED_SHARE = 0.25
-"""An epoch with a backlog before it is so long that its fixed part is about this much of it."""
+"""With a backlog, epochs become so long that their fixed part is about this share of them."""
 _STRETCH = 3.0
-"""That may make it so many times as long as the target."""
+"""How many times the target that may make them."""
 _MEMORY = 0.9
-"""What an epoch counts for, each time that another one was seen."""
+"""The factor by which an epoch's weight shrinks with each newer one."""
 _SPREAD = 0.3
-"""How far epochs must differ in size, as a share of it, to tell the fixed part."""
+"""How much epochs must differ in size, as a share of it, to show the fixed part."""
 _FEW = 2.0
-"""A line through so few epochs says nothing."""
+"""A line through fewer epochs than this is not used."""
 _FORGETTING = 0.99
 _SURPRISE = 2.0
-"""An epoch that takes so many times what was expected, or so much less, begins something new."""
+"""An epoch that takes this many times the expected time, or that fraction of it, is an outlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochLimits:
-    """What the settings allow.
+    """The limits from the settings.
 
     Attributes:
         max_records: No epoch reads more records.
         max_bytes: No epoch should read more bytes.
-        target_seconds: An epoch that has a backlog before it should take about this long, or up to
-            three times as long where much of that is the same whatever it reads.
+        target_seconds: With a backlog, an epoch should take about this long, or up to three times
+            as long if much of that time is fixed.
     """
 
     max_records: int = 500_000
@@ -49,13 +49,13 @@ class EpochLimits:
 class EpochBudget:
     """The number of records that the next epoch may read.
 
-    An epoch costs something whatever it reads, and something for each record. The budget grows
-    while epochs that used much of it are faster than the target, and shrinks while they are slower,
-    but never to where the fixed part is most of the time. It follows the size of the records, and
-    halves when an epoch failed. The first epoch, which warms everything up, teaches nothing.
+    An epoch has a fixed cost, and a cost per record. The budget grows while epochs that used much
+    of it are faster than the target, and shrinks while they are slower, but never so far that the
+    fixed cost dominates. It follows the size of the records, and halves when an epoch fails.
+    Nothing is learned from the first epoch, which warms everything up.
 
     Args:
-        limits: What the settings allow.
+        limits: The limits from the settings.
         first: Records of the first epoch.
 
     Example:
@@ -81,7 +81,7 @@ class EpochBudget:
         return max(1, int(allowed))
 
     def learn(self, *, records: int, size: int, seconds: float) -> None:
-        """Take in what an epoch read and how long it took, commit included."""
+        """Learn from what an epoch read and how long it took, including the commit."""
         if records <= 0:
             return
         self._record_size = size / records
@@ -102,20 +102,20 @@ class EpochBudget:
             self._records = min(self.limits.max_records, max(self._records, wanted))
 
     def halve(self) -> bool:
-        """Allow half as much; return False if it cannot get smaller."""
+        """Halve the budget; return False if it cannot get smaller."""
         before = self.records
         self._records = max(1.0, before / 2)
         return self.records < before
 
 
 class _FixedPart:
-    """What an epoch takes whatever it reads: where the line through the last ones begins.
+    """The fixed cost of an epoch: the intercept of a line through the last ones.
 
-    Epochs that all read about as much say nothing about it. Then it is forgotten little by little,
-    until epochs have become so much smaller that they do. As long as nothing is known, all of an
-    epoch that is not slow is taken for it: so the first ones grow fast. An epoch far from the line
-    is left out; a second one behind it says that records or machine are others now, and those
-    before it do not count any more.
+    Epochs that all read about the same amount do not show it. It is then forgotten gradually, until
+    epochs have become so much smaller that they do. As long as nothing is known, the whole duration
+    of an epoch that is not slow is taken as fixed, so the first epochs grow fast. An epoch far from
+    the line is left out; a second one in a row means that the records or the machine have changed,
+    and the earlier epochs no longer count.
 
     Args:
         slow: Seconds from which on an epoch is slow.
@@ -129,7 +129,7 @@ class _FixedPart:
         self._surprised = False
 
     def after(self, records: int, seconds: float) -> float:
-        """Take in another epoch and return the seconds of the fixed part."""
+        """Add another epoch and return the seconds of the fixed part."""
         if self._seconds is not None:
             expected = self._seconds + self._slope * records
             surprised = not expected / _SURPRISE <= seconds <= expected * _SURPRISE

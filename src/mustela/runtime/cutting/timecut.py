@@ -1,8 +1,8 @@
-"""Cutting a backlog by event time, so that all partitions come to the same moment together.
+"""Cutting a backlog by event time, so that all partitions reach the same time together.
 
 Cut by volume, a stream of three days and a table of a thousand rows would drift apart: records
-would be joined with rows of another day. So the end of an epoch is a moment, found with the
-broker's own index of times, and made exact by the tasks that read.
+would be joined with rows of another day. So the end of an epoch is a point in time, found with the
+broker's time index, and made exact by the tasks that read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from mustela.runtime.record.source_offsets import Cut
 __all__ = ["Backlog", "Seen", "TimeCutter", "seen_behind"]
 
 Lookup = Callable[[int], Mapping[TopicPartition, int]]
-"""Gives, for a time in milliseconds, each partition's first offset at or after it."""
+"""Returns, for a time in milliseconds, each partition's first offset at or after it."""
 
 _ENOUGH = 0.5
 _AIM = 0.9
-"""How much of a budget the first look is meant to find, if as much happens in a time as before."""
+"""The share of a budget that the first lookup aims for, assuming the rate of records is
+unchanged."""
 _WIDER = 8.0
 _STEPS_MAX = 48
 SLACK_MIN = 1_000
-"""Records that a task may read behind those of which the broker says that they are old enough."""
+"""How many records a task may read beyond those that the broker's index says are old enough."""
 
 
 class Seen(NamedTuple):
-    """What tasks met in a partition behind the offset of which the broker was sure.
+    """What tasks found in a partition after the offset that the broker's index gave.
 
     Attributes:
         records: How many records.
-        top: The largest order time among them and all before.
+        top: The largest order time among them and all earlier records.
         end: Where reading ended.
         next_ms: The order time of the record at which it stopped; -1 if it did not.
     """
@@ -47,15 +48,15 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What waits to be read.
+    """The records waiting to be read.
 
     Attributes:
         waiting: Next offset and end of each partition that has records.
-        floors: For each of them a time that lies before its records, or at them.
-        budget: Offsets to read at most, about.
-        high: A time behind all records.
+        floors: For each of them, a time not after its records.
+        budget: Approximate maximum number of offsets to read.
+        high: A time after all records.
         lookup: Offsets for a time; a partition it leaves out is read to its end.
-        retimed: Topics of whose records the lookup does not know the time.
+        retimed: Topics whose record times the lookup does not know.
     """
 
     waiting: Mapping[TopicPartition, tuple[int, int]]
@@ -67,13 +68,13 @@ class Backlog:
 
 
 class TimeCutter:
-    """Finds the latest moment up to which the partitions together hold no more than a budget.
+    """Finds the latest time up to which the partitions together hold no more than a budget.
 
-    The broker's index only finds the first record at or behind a moment, seen from the beginning of
-    the log. Markers of transactions, aborted records and timestamps from far ahead count for it
-    too, so more records may lie before the moment than it says. So tasks read on from there until
-    they see the moment pass. How many records they met so is remembered, as is how fast event time
-    went by, so that few looks and no second reading are needed.
+    The broker's index only finds the first record at or after a time, from the start of the log.
+    Transaction markers, aborted records and timestamps far in the future count too, so more records
+    may be before the time than it says. So tasks read on from there until they see the time pass.
+    How many records they read, and how fast event time advanced, is remembered, so that few lookups
+    and no second reading are needed.
 
     Example:
         >>> a, b = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -100,10 +101,10 @@ class TimeCutter:
         self._next: dict[TopicPartition, tuple[int, int]] = {}
 
     def cut(self, backlog: Backlog) -> tuple[dict[TopicPartition, Cut], int]:
-        """Return what to read, and a moment up to which no record is left behind.
+        """Return what to read, and a time before which no record is left out.
 
-        Tasks stop at it, but for the case that the cut goes through a moment that holds more than
-        the budget; then no cut has a ``sure`` offset.
+        Tasks stop at it, unless a single millisecond holds more than the budget; then no cut has a
+        ``sure`` offset.
         """
         waiting, budget = backlog.waiting, backlog.budget
         low = self._low = max(0, min(self._time(place, backlog) for place in waiting))
@@ -118,7 +119,7 @@ class TimeCutter:
             if cuts:
                 self._step = 0
                 return cuts, low
-            # The index hides all that lies at the moment: tasks see how much it is.
+            # The index does not show how many records have exactly this time: tasks see that.
             moment = low + 1
         self._step = moment - low
         slack = max(budget, self._slack_min)
@@ -134,10 +135,10 @@ class TimeCutter:
     def settle(
         self, cuts: Mapping[TopicPartition, Cut], seen: Mapping[TopicPartition, Seen]
     ) -> bool:
-        """Learn from what tasks met behind a cut; say whether all of them came to the moment.
+        """Learn from what tasks found after a cut; return whether all of them reached its time.
 
-        Where one did not, the partitions have not come to the same moment: the epoch is not to be
-        committed. The next cut is at a moment to which that partition's records were seen to come.
+        If one did not, the partitions have not reached the same time and the epoch must not be
+        committed. The next cut is at a time that this partition's records were seen to reach.
         """
         tops: list[int] = []
         for place, cut in cuts.items():
@@ -162,7 +163,7 @@ class TimeCutter:
         return False
 
     def _time(self, place: TopicPartition, backlog: Backlog) -> int:
-        """Return a time that lies before all waiting records of a partition, or at them."""
+        """Return a time not after any waiting record of a partition."""
         offset, time = self._next.get(place, (-1, -1))
         floor = backlog.floors.get(place, -1)
         return max(floor, time) if offset == backlog.waiting[place][0] else floor
@@ -170,7 +171,7 @@ class TimeCutter:
     def _search(
         self, backlog: Backlog, low: int
     ) -> tuple[dict[TopicPartition, int], int | None, dict[TopicPartition, int]]:
-        """Return the broker's offsets for the moment, the moment, and offsets behind it."""
+        """Return the broker's offsets for the chosen time, the time, and offsets after it."""
         waiting, budget = backlog.waiting, backlog.budget
         first = low
 
@@ -207,7 +208,7 @@ class TimeCutter:
                 high, above, tight = guess, found, True
             guess = max(low + 1, (low + high) // 2)
         self._found = read
-        if low == first:  # nothing lies before it, and too much lies at it
+        if low == first:  # nothing is before it, and too much is at it
             return best, None, above
         return best, low, above
 
@@ -223,7 +224,7 @@ def seen_behind(
     topics: Mapping[str, int],
     reports: Iterable[RangeReport],
 ) -> dict[TopicPartition, Seen]:
-    """Return what tasks met behind the offsets of which the broker was sure."""
+    """Return what tasks found after the offsets that the broker's index gave."""
     names = {index: topic for topic, index in topics.items()}
     seen: dict[TopicPartition, Seen] = {}
     for report in reports:
@@ -238,7 +239,7 @@ def _fill(
     above: Mapping[TopicPartition, int],
     budget: int,
 ) -> dict[TopicPartition, int]:
-    """Return ends inside one moment that holds more than the budget: each partition its share."""
+    """Return ends within one millisecond that holds more than the budget, a share per partition."""
     total = sum(above[place] - start for place, (start, _) in waiting.items())
     share = min(1.0, budget / total) if total else 0.0
     return {

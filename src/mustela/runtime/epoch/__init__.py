@@ -1,4 +1,4 @@
-"""One epoch, from the choice of what it reads to what is learned of it.
+"""One epoch, from the choice of what it reads to what is learned from it.
 
 Owns: what the parts of the driver's loop share, the look at the broker, the choice, the job with
 its failures, the commit.

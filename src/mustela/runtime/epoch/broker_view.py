@@ -1,4 +1,4 @@
-"""What the driver sees of the broker between two epochs."""
+"""The driver's view of the broker between two epochs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["BrokerView"]
 
 _OFFSET = attrgetter("offset")
 _SURE_S = 0.5
-"""So long a commit says that no other instance took over."""
+"""For how long a commit proves that no other instance took over."""
 
 
 class BrokerView:
-    """Follows where partitions end, which topics there are, and whether this instance is the one.
+    """Tracks the ends of partitions, the existing topics, and whether this instance is still valid.
 
     Args:
         run: What the parts of the loop share.
@@ -41,19 +41,19 @@ class BrokerView:
 
     @property
     def wants_refresh(self) -> bool:
-        """Whether it is time to look for new partitions and topics."""
+        """Return whether it is time to look for new partitions and topics."""
         return self._run.clock.monotonic() >= self._next_refresh
 
     def look(self) -> bool:
-        """Ask for the end offsets, and now and then for new partitions.
+        """Ask for the end offsets, and from time to time for new partitions.
 
         Returns:
-            False if nobody answers, or a log is shorter than it was.
+            False if no broker answers, or a log is shorter than it was.
 
         Raises:
             SourceTruncatedError: If a source lost records that were read.
             FencedError: If another instance took over.
-            EnvironmentFault: If a fault cannot pass, or lasts too long.
+            EnvironmentFault: If a fault is permanent, or lasts too long.
         """
         run, tables = self._run, self._run.opening.global_tables
         try:
@@ -83,7 +83,7 @@ class BrokerView:
         return True
 
     def _refresh(self, now: float) -> None:
-        """Look for partitions and topics, and where Kafka was not asked to commit, for a claim."""
+        """Look for partitions and topics, and for a newer claim if there was no recent commit."""
         run = self._run
         run.opening.recovery.add_new_partitions(run.state)
         if run.opening.take_plan(run.state):
@@ -95,20 +95,20 @@ class BrokerView:
         self._next_refresh = now + self._refresh_every_s
 
     def note(self, fault: EnvironmentFault) -> None:
-        """Note that the broker does not answer.
+        """Record that the broker does not answer.
 
         Raises:
-            EnvironmentFault: The fault, if it cannot pass, or lasts too long.
+            EnvironmentFault: The fault, if it is permanent or lasts too long.
         """
         self._was_blind = True
         self._run.listener.on_error(fault)
         self._run.faults.note(fault)
 
     def is_claimed(self) -> bool:
-        """Whether tasks may send rows for this instance; False if nobody answers.
+        """Return whether tasks may send rows for this instance; False if no broker answers.
 
-        A driver that stood still does not know that another one took over, and no broker fences
-        what its tasks send.
+        A driver that was suspended does not know that another one took over, and no broker fences
+        the rows of its tasks.
         """
         run, now = self._run, self._run.clock.monotonic()
         is_fenced_by_kafka = run.settings.processing_guarantee == "exactly_once"
@@ -125,10 +125,10 @@ class BrokerView:
         return True
 
     def goes_on(self, turn: Turn, ranges: Sequence[RangeReport]) -> bool:
-        """Whether what was read goes on what was read before; False if nobody answers.
+        """Return whether what was read continues what was read before; False if no broker answers.
 
-        Between the look at the ends and the reading a leader may have changed, or a topic may have
-        been made anew. With a global table's topic the epoch is run again, over a new copy.
+        Between the look at the ends and the reading, a leader may have changed, or a topic may have
+        been recreated. For the topic of a global table, the epoch is run again with a new copy.
         """
         run = self._run
         try:
@@ -146,10 +146,10 @@ class BrokerView:
     def leaders_of(
         self, places: Iterable[TopicPartition], ranges: Sequence[RangeReport]
     ) -> dict[TopicPartition, int]:
-        """Return leader epochs in which logs reached what an epoch read of them."""
+        """Return leader epochs in which the logs reached the offsets that an epoch read."""
         run = self._run
         return self._truncation.reached(run.state.sources, places, run.topics, ranges)
 
     def committed(self) -> None:
-        """Note that a commit went well: so no other instance took over."""
+        """Record a successful commit, which shows that no other instance took over."""
         self._sure_at = self._run.clock.monotonic()

@@ -1,4 +1,4 @@
-"""The choice of the next epoch: what it reads, and what its tasks are told."""
+"""The choice of the next epoch: what it reads, and the order for its tasks."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _TIME_EVERY_S = 0.2
 
 
 class EpochChooser:
-    """Chooses what the next epoch reads, and begins it ahead of a commit where that helps.
+    """Chooses what the next epoch reads, and starts it ahead of a commit where that helps.
 
     Args:
-        run: What the parts of the loop share.
-        view: What is seen of the broker.
-        hunt: Knows the records that are left out.
+        run: The state shared by the parts of the loop.
+        view: The view of the broker.
+        hunt: Knows which records are left out.
     """
 
     def __init__(self, run: Run, view: BrokerView, hunt: Hunt) -> None:
@@ -53,8 +53,8 @@ class EpochChooser:
         """Choose the next epoch.
 
         Returns:
-            The epoch, with how to wait for what was done of it ahead, if anything; None if there
-            is nothing to do.
+            The epoch, with a function that waits for the work done ahead, if any; None if there is
+            nothing to do.
         """
         begun = self._prefetch.take(self._run.barrier.token)
         if begun is not None:
@@ -82,7 +82,7 @@ class EpochChooser:
         return self._turn(run.state, run.barrier.token, cuts, look)
 
     def prefetch(self, change: EpochChange) -> None:
-        """Begin the epoch after the one that is committed now, if enough is waiting for it.
+        """Start the epoch after the one being committed, if enough records are waiting.
 
         Args:
             change: What the epoch that is being committed changes.
@@ -98,7 +98,7 @@ class EpochChooser:
         try:
             cuts, look = self._cut(state, now_ms)
         except EnvironmentFault:
-            return  # the next turn asks again, and says so
+            return  # the next turn asks again, and reports it
         if cuts:
             token = Token(state.incarnation, state.epoch + 1, 0)
             self._prefetch.begin(self._turn(state, token, cuts, look), work)
@@ -108,11 +108,11 @@ class EpochChooser:
         return self._cutter.came_to_the_moment(ranges, turn, self._run.topics)
 
     def close(self) -> None:
-        """Throw away what was begun ahead."""
+        """Discard what was started ahead."""
         self._prefetch.close()
 
     def _cut(self, state: CommittedState, now_ms: int) -> tuple[dict[TopicPartition, Cut], Look]:
-        """Choose what the epoch after a state reads; return it with what was seen of the rest."""
+        """Choose what the epoch after a state reads; return it with what is known of the rest."""
         run, seen_ms = self._run, steady_ms(self._run.clock)
         state.watermark.track(state.sources.next_offsets, seen_ms)
         ends = state.sources.next_offsets if run.due.is_full else run.ends
@@ -128,27 +128,28 @@ class EpochChooser:
         )
 
     def _is_due(self, look: Look) -> bool:
-        """Whether something wants to run though there is nothing to read."""
+        """Return whether something must run even though there is nothing to read."""
         run, first = self._run, self._run.due.first
         if first.wall_ms <= look.now_ms:
             return True
         now = run.clock.monotonic()
         if first.event_ms == NEVER or now < self._next_time_look:
             return False
-        # Without a record time moves when a partition becomes idle: no reason to look all the time.
+        # Without records, time advances only when a partition becomes idle: no need to look all the
+        # time.
         self._next_time_look = now + _TIME_EVERY_S
         order = run.state.watermark.order(run.topics, look, ())
         return first.event_ms <= watermark_after(order, ())
 
     def _rest(self, look: Look) -> None:
-        """Nothing to read: partitions that were read to their end may become idle."""
+        """Note that there is nothing to read: partitions read to their end may become idle."""
         state = self._run.state
         if self.tidying.is_due() and not state.is_empty:
             self._tidy(state)
         state.watermark.rest_all(look.seen_ms, unread=look.unread)
 
     def _tidy(self, state: CommittedState) -> None:
-        """Give disk back; where that fails the next epoch looks at the state before it uses it."""
+        """Free disk space; if that fails, the next epoch checks the state before using it."""
         try:
             self._run.engine.tidy(all_groups(state))
         except EnvironmentFault as error:

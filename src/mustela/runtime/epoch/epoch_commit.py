@@ -1,4 +1,4 @@
-"""The end of an epoch: its one transaction, and what is learned of it."""
+"""The end of an epoch: its one transaction, and what is learned from it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class EpochCommit:
     """Commits epochs.
 
     Args:
-        run: What the parts of the loop share.
-        view: What is seen of the broker.
+        run: The state shared by the parts of the loop.
+        view: The view of the broker.
         committer: Makes the transaction.
-        before_commit: Is told what an epoch changes, while its rows are about to be committed.
+        before_commit: Called with an epoch's changes just before its rows are committed.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class EpochCommit:
         """Commit an epoch.
 
         Args:
-            output: What it made.
-            turn: What was chosen for it.
-            ranges: What its tasks said of the ranges they read.
+            output: Its output.
+            turn: What was chosen for it to read.
+            ranges: The tasks' reports of the ranges they read.
 
         Returns:
-            Whether there was something to commit, and it is committed.
+            Whether something was committed.
 
         Raises:
             FencedError: If another instance took over.
-            EnvironmentFault: If the commit failed in a way that does not pass.
+            EnvironmentFault: If the commit failed permanently.
         """
         run, now_ms = self._run, turn.look.now_ms
         change = self._change(output, turn, ranges)
@@ -97,7 +97,7 @@ class EpochCommit:
     def _change(
         self, output: EpochOutput, turn: Turn, ranges: Sequence[RangeReport]
     ) -> EpochChange:
-        """Return what an epoch changes, but for the ends of changelogs: those its commit tells."""
+        """Return what an epoch changes, except changelog ends, which its commit finds out."""
         run, look = self._run, turn.look
         cuts = cuts_made(turn.cuts, run.topics, ranges)
         return EpochChange(
@@ -112,11 +112,11 @@ class EpochCommit:
         )
 
     def _settle_outcome(self, error: TransactionFailed) -> bool:
-        """Find out whether the epoch whose transaction failed was committed."""
+        """Return whether the epoch whose transaction failed was committed."""
         run = self._run
         run.listener.on_error(error)
         run.failures += 1
-        # To open the producer would fence a newer instance: so it is looked for first.
+        # Opening the producer would fence a newer instance, so look for one first.
         run.outcome.refuse_if_replaced(error, run.barrier)
         if run.failures >= FAILURES_MAX:
             raise error
@@ -135,11 +135,11 @@ class EpochCommit:
         started: float,
         job_seconds: float,
     ) -> None:
-        """Tell of an epoch that was committed, and learn how large the next one should be.
+        """Report a committed epoch, and learn how large the next one should be.
 
         Args:
-            output: What it made.
-            ranges: What its tasks said of the ranges they read.
+            output: Its output.
+            ranges: The tasks' reports of the ranges they read.
             started: Monotonic time at which it was chosen, in seconds.
             job_seconds: How long its job took.
         """

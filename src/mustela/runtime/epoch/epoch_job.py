@@ -1,4 +1,4 @@
-"""The job of an epoch: how it is run, and what follows where it fails."""
+"""The job of an epoch: running it, and handling its failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mustela.state.faults import StateDamagedError
 __all__ = ["FAILURES_MAX", "EpochJob"]
 
 FAILURES_MAX = 5
-"""So many epochs may fail, one after the other."""
+"""How many epochs may fail in a row."""
 
 
 class EpochJob:
@@ -27,7 +27,7 @@ class EpochJob:
 
     Args:
         run: What the parts of the loop share.
-        hunt: Looks for the record that kills its worker.
+        hunt: Searches for a record that kills its worker.
     """
 
     def __init__(self, run: Run, hunt: Hunt) -> None:
@@ -41,14 +41,14 @@ class EpochJob:
 
         Args:
             turn: The epoch.
-            begun: Waits for what was done of it ahead.
+            begun: Waits for the work done ahead.
 
         Returns:
-            What it made; None if it failed and is to be run again.
+            Its output; None if it failed and must be run again.
 
         Raises:
             FencedError: If another instance took over.
-            MustelaError: If it cannot be run, or has failed too often.
+            MustelaError: If it cannot run, or has failed too often.
         """
         run = self._run
         try:
@@ -75,21 +75,21 @@ class EpochJob:
         return output
 
     def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
-        """Run the job of an epoch, or what was not done of it ahead."""
+        """Run the job of an epoch, or the part of it not done ahead."""
         run = self._run
         if begun is None:
             return run.engine.run(turn.order)
         made = begun()
         if isinstance(made, EpochOutput):
             return made
-        # What was read ahead did not have to know how the commit before it would end; lanes do.
+        # Reading ahead did not depend on the outcome of the previous commit; lanes do.
         order = replace(
             turn.order, marks=run.state.marks(), due=run.due.order(), suspect=run.is_suspect
         )
         return run.engine.run(order, made)
 
     def _failed(self, error: EnvironmentFault, order: EpochOrder) -> None:
-        """Note a failed job; the epoch runs again with half the offsets, or the error ends it."""
+        """Record a failed job: run the epoch again with half the offsets, or raise the error."""
         run = self._run
         run.failures += 1
         run.is_suspect = run.is_suspect or isinstance(error, EpochJobError | StateDamagedError)
@@ -118,14 +118,14 @@ class EpochJob:
         return True
 
     def _is_found(self, error: EnvironmentFault, order: EpochOrder) -> bool:
-        """Whether a record that kills workers was found, and is left out from now on."""
+        """Return whether a record that kills workers was found, and is left out from now on."""
         try:
             return self._hunt.is_on(error) and self._hunt.find(order, self._probe)
         except EpochJobError:
-            return False  # something else failed meanwhile: the epoch is tried again first
+            return False  # something else failed meanwhile: retry the epoch first
 
     def _probe(self, order: EpochOrder) -> EpochOutput | MustelaError:
-        """Run an epoch that is not to be committed."""
+        """Run an epoch without committing it."""
         run = self._run
         order = replace(
             order,

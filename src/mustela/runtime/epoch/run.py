@@ -1,4 +1,4 @@
-"""What the parts of the driver's loop share."""
+"""The state shared by the parts of the driver's loop."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ class Run:
         settings: The settings.
         engine: The engine, started.
         clock: Wall and monotonic time.
-        listener: Is told of what happens.
+        listener: Receives the events.
         world: Kafka and disk.
-        opening: Began it; follows topics that patterns find, and those of global tables.
-        outcome: Says how commits ended, and whether another instance took over.
-        faults: Bears what may pass.
-        budget: How large an epoch may be.
-        state: What is committed.
+        opening: Started it; follows topics that match patterns, and those of global tables.
+        outcome: Finds out how commits ended, and whether another instance took over.
+        faults: Tolerates transient faults.
+        budget: The size limit of an epoch.
+        state: The committed state.
         barrier: The step of the epoch protocol.
-        due: When key groups want to run though no record comes.
-        board: Is written what the loop is at, for those who look from outside.
+        due: When key groups need to run without records.
+        board: Receives the state of the loop, for readers in other threads.
         uncaught: Says what follows an error that is not tried again.
-        ends: Where source partitions ended at the last look.
+        ends: The ends of source partitions at the last look.
         topics: Index of each source topic in the plan.
         whole: Indexes of topics whose ranges are not split among tasks.
-        failures: Epochs that failed since the last commit.
-        is_suspect: Whether local state is looked at before it is used.
-        look: What was seen when the last epoch was chosen, or found to have nothing to do.
+        failures: Number of epochs that failed since the last commit.
+        is_suspect: Whether local state must be checked before it is used.
+        look: What was known when the last epoch was chosen, or found unnecessary.
     """
 
     settings: Settings
@@ -97,11 +97,11 @@ class Run:
 
     @property
     def plan(self) -> Plan:
-        """The plan that runs."""
+        """The running plan."""
         return self.opening.plan
 
     def tell_board(self) -> None:
-        """Write to the board what is committed, and what was seen of the rest."""
+        """Write to the board what is committed, and what is known of the rest."""
         self.board.heard(statistics_of(self.world.transactions))
         self.board.end_turn(
             self.state,
@@ -112,7 +112,7 @@ class Run:
         )
 
     def name_topics(self) -> None:
-        """Number the topics of the plan that runs."""
+        """Number the topics of the running plan."""
         self.topics = {topic: index for index, topic in enumerate(self.plan.topics)}
         self.whole = frozenset(self.plan.unsplit)
         if self.settings.processing_guarantee == "at_least_once":

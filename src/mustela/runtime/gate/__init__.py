@@ -1,7 +1,7 @@
-"""Whether an application may go on: record, broker and program, compared before the first write.
+"""Whether an application may continue: compares record, broker and program before the first write.
 
-Owns: the kinds of differences, and for each what happens: go on, migrate, or stop with a way on.
+Owns: the kinds of differences, and the outcome of each: continue, migrate, or stop with a fix.
 Entry: `gate`.
 May import: runtime's record and ports, and below.
-Must not: write anything, or hold a special case that is not a row of the table in `answers`.
+Must not: write anything, or handle a case outside the table in `answers`.
 """

@@ -1,4 +1,4 @@
-"""From what the gate saw to the state that a run begins with."""
+"""Turns the findings of the gate into the state that a run begins with."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["adopted"]
 def adopted(
     seen: Examination, *, lanes: int, options: WatermarkOptions, new_id: Callable[[], str]
 ) -> CommittedState:
-    """Return the state that a run begins with; sources that are new have no offsets in it yet.
+    """Return the state that a run begins with; new sources have no offsets in it yet.
 
     Args:
-        seen: What the gate saw; nothing in it is a stop.
+        seen: The findings of the gate, without a stop.
         lanes: Number of lanes.
         options: How the watermark follows partitions.
-        new_id: Makes the name of a new life.
+        new_id: Returns a name for a new life.
     """
     program, record = seen.program, seen.record
     plan = program.plan
@@ -79,7 +79,7 @@ def _take_sources(
     ids: dict[str, str],
     leaders: Mapping[TopicPartition, int],
 ) -> None:
-    """Give each source the offsets that are recorded, and let those rest that are not read now."""
+    """Give each source its recorded offsets, and make sources that are not read now dormant."""
     state.sources = SourceOffsets()
     by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in record.topic_ids}
     for part in record.partitions:
@@ -93,18 +93,18 @@ def _take_sources(
                     leader = leaders.get(place, -1)
                 state.sources.put(place, LogPosition(part.end, leader))
                 state.watermark.partitions[place] = PartitionTime(part.max_timestamp, 0, part.idle)
-        elif topic not in ids:  # another topic of that name is not the one that was read
+        elif topic not in ids:  # a recreated topic is not the one that was read
             state.dormant[topic] = parts
     then = record.topic_ids
     state.topic_ids = {**{t: then[t] for t in state.dormant if t in then}, **ids}
 
 
 def _groups(state: CommittedState, record: EpochRecord) -> dict[str, list[GroupState | None]]:
-    """Return the key groups' last writes, by the stages of the program.
+    """Return the last writes of key groups, by stage of the program.
 
     Stages that are gone are forgotten: stores that come back are restored from their changelogs,
-    whatever lies on some disk. A stage that holds other stores than before lives in another place;
-    there its stores are restored, as of the last epoch.
+    whatever is still on disk. A stage with different stores than before has another place; there
+    its stores are restored, as of the last epoch.
     """
     last = GroupState(record.incarnation, record.epoch, record.attempt, record.time_ms)
     groups: dict[str, list[GroupState | None]] = {}
@@ -120,7 +120,7 @@ def _groups(state: CommittedState, record: EpochRecord) -> dict[str, list[GroupS
 
 
 def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreState]:
-    """Return what the stores are, and what those were that the program has no more."""
+    """Return the properties of all stores, including those no longer in the program."""
     program, topics = seen.program, seen.broker.topics
     sources, meanings = topics_behind(program.plan), program.plan.meanings
     stores: dict[str, StoreState] = {}
@@ -141,7 +141,7 @@ def _stores(seen: Examination, record: EpochRecord | None) -> dict[str, StoreSta
 
 
 def _meaning(name: str, now: StoreMeaning, record: EpochRecord | None) -> dict[str, Any]:
-    """Return what a store's rows mean from now on, and of which older versions some may be."""
+    """Return the meaning of a store's rows from now on, with the older versions that may remain."""
     was = None if record is None else record.stores.get(name)
     if record is None or was is None or not was.meaning or not holds_rows(record, name):
         return replace(now, older=()).as_dict()

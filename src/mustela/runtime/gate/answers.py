@@ -1,4 +1,4 @@
-"""What each kind of difference leads to: the one table of the gate."""
+"""The outcome of each kind of difference: the one table of the gate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_MAX = 5
 
 
 class Verdict(Enum):
-    """What happens where there is such a difference."""
+    """The outcome of a difference."""
 
     GO_ON = "go on"
     MIGRATE = "migrate"
@@ -31,10 +31,10 @@ class Answer:
 
     Attributes:
         verdict: What happens.
-        what: What is said; may name ``subject``, ``then``, ``now`` and ``app``.
-        why: For a stop: why nothing may be written.
-        fix: For a stop: the ways on.
-        error: For a stop: the error.
+        what: The message; may name ``subject``, ``then``, ``now`` and ``app``.
+        why: For a stop: the reason.
+        fix: For a stop: the possible fixes.
+        error: For a stop: the class of the error.
     """
 
     verdict: Verdict
@@ -265,14 +265,14 @@ ANSWERS: Mapping[Kind, Answer] = {
 
 
 def told(difference: Difference, application_id: str) -> str:
-    """Return what is said of a difference."""
+    """Return the message for a difference."""
     return _filled(ANSWERS[difference.kind].what, difference, application_id)
 
 
 def stop_of(found: Iterable[Difference], application_id: str) -> MustelaError | None:
-    """Return the error of the first difference that stops the application, None if none does.
+    """Return the error of the first difference that stops the application, or None.
 
-    Differences of the same kind are in it too, as evidence.
+    It lists other differences of the same kind as evidence.
     """
     differences = list(found)
     first = next((d for d in differences if ANSWERS[d.kind].verdict is Verdict.STOP), None)
@@ -290,10 +290,10 @@ def stop_of(found: Iterable[Difference], application_id: str) -> MustelaError | 
 
 
 def refuse(found: Iterable[Difference], application_id: str) -> None:
-    """See that nothing stops the application.
+    """Raise if a difference stops the application.
 
     Raises:
-        MustelaError: For the first difference that does.
+        MustelaError: For the first difference that is a stop.
     """
     error = stop_of(found, application_id)
     if error is not None:

@@ -1,4 +1,4 @@
-"""What differs between the last epoch record, the broker and the program. Pure."""
+"""The differences between the last epoch record, the broker and the program. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOLD_ELSEWHERE = frozenset({"layout", "logged"})
 
 
 class Kind(Enum):
-    """The kinds of differences; `answers.ANSWERS` says what each leads to."""
+    """The kinds of differences; `answers.ANSWERS` maps each to its outcome."""
 
     EPOCHS_REMADE = "epochs-remade"
     KEY_GROUPS = "key-groups"
@@ -88,10 +88,10 @@ _SAY_IT_ALL = frozenset({"version", "upgrade", "fallen"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is not as the last epoch record says.
+    """One difference from the last epoch record.
 
     Attributes:
-        kind: What kind of difference.
+        kind: The kind of difference.
         subject: The topic, partition, store or setting.
         then: What the record says.
         now: What is found.
@@ -107,11 +107,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFacts:
-    """What results depend on in the program and its settings.
+    """The parts of the program and its settings that results depend on.
 
     Attributes:
         application_id: The application.
-        plan: The plan, which reads the topics that patterns have found, too.
+        plan: The plan, including the topics that patterns have found.
         key_groups: Number of key groups.
         event_time: What closes windows and fires timers.
     """
@@ -124,18 +124,20 @@ class ProgramFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """What the broker says.
+    """The findings on the broker.
 
     Attributes:
-        topics: Those of the record's and the program's sources and changelogs that exist.
-        starts: The first offset of each partition of a recorded source that is still the same.
-        ends: The offset behind the last record of each that is recorded, and of the changelogs'
+        topics: The sources and changelogs of record and program that exist.
+        starts: The first offset of each partition of a recorded source topic that was not
+            recreated.
+        ends: The offset after the last record of each recorded partition, and of the changelogs'
             partitions.
         group: The offsets of the consumer group.
-        kept: Up to where partitions are what was read of them, where they lost some of that.
+        kept: For partitions that lost records which were read: up to which offset they still hold
+            what was read.
         epochs_id: The id of the epochs topic, empty if there is none.
-        leaders: Leader epochs in which logs reached the recorded offsets that have none.
-        shared: The changelogs that another application writes, and which that is.
+        leaders: Leader epochs for recorded offsets without one.
+        shared: The changelogs that another application writes, with that application.
     """
 
     topics: Mapping[str, TopicDescription]
@@ -151,13 +153,13 @@ class BrokerFacts:
 def differences(
     record: EpochRecord | None, broker: BrokerFacts, program: ProgramFacts
 ) -> list[Difference]:
-    """Return everything in which record, broker and program differ.
+    """Return all differences between record, broker and program.
 
     Args:
-        record: The last epoch record, if any epoch was ever committed; it knows the stores of the
-            program by their names in it, see `store_names`.
-        broker: What the broker says.
-        program: What is to run.
+        record: The last epoch record, if any epoch was ever committed, with the stores under their
+            names in the program; see `store_names`.
+        broker: The findings on the broker.
+        program: The program to run.
     """
     if record is None:
         return [*shared_changelogs(broker, program), *_without_record(broker, program)]
@@ -172,7 +174,7 @@ def differences(
 
 
 def shared_changelogs(broker: BrokerFacts, program: ProgramFacts) -> Iterator[Difference]:
-    """Yield the stores of the program whose changelogs are another application's."""
+    """Yield the stores of the program whose changelogs belong to another application."""
     for name, (_, spec) in sorted(program.plan.stores.items()):
         topic = changelog_topic(program.application_id, spec.log_name)
         other = broker.shared.get(topic)
@@ -210,7 +212,7 @@ def _epochs(
 
 
 def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference]:
-    keeps = record.groups or record.changelog_ends  # else nothing lies by their number yet
+    keeps = record.groups or record.changelog_ends  # otherwise nothing depends on their number yet
     if keeps and record.key_groups != program.key_groups:
         yield _changed(Kind.KEY_GROUPS, "key_groups", record.key_groups, program.key_groups)
     if record.state_format != STATE_FORMAT:
@@ -256,9 +258,9 @@ def _logs(record: EpochRecord, broker: BrokerFacts, program: ProgramFacts) -> It
 def _added(
     record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
 ) -> dict[TopicPartition, int]:
-    """Return where partitions begin that were added to topics since the record was written.
+    """Return the starts of partitions that were added to topics since the record was written.
 
-    One that a person has written names the partitions that were meant; a run names all.
+    A record written by a command names only the partitions it was given; a run names all.
     """
     if not record.fingerprint:
         return {}
@@ -273,13 +275,13 @@ def _added(
 def _recorded(
     record: EpochRecord, broker: BrokerFacts, program: ProgramFacts
 ) -> dict[TopicPartition, int]:
-    """Return the recorded offsets of the topics that are read, and are still the same."""
+    """Return the recorded offsets of the topics that are read and were not recreated."""
     read = unchanged(record.topic_ids, ids_of(broker.topics)) & set(program.plan.topics)
     return {part.place: part.end for part in record.partitions if part.topic in read}
 
 
 def _offsets(record: EpochRecord, broker: BrokerFacts) -> Iterator[Difference]:
-    """Compare the group's offsets with the record that they mirror, whoever reads the topic now."""
+    """Compare the group's offsets with the record that they mirror, for all recorded topics."""
     ends = {part.place: part.end for part in record.partitions}
     for place, theirs in sorted(broker.group.items()):
         there, ours = broker.topics.get(place.topic), ends.get(place)
@@ -322,12 +324,12 @@ def _stores(
 
 
 def ids_of(topics: Mapping[str, TopicDescription]) -> dict[str, str]:
-    """Return the id that each topic has now."""
+    """Return the current id of each topic."""
     return {topic: found.topic_id for topic, found in topics.items()}
 
 
 def unchanged(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    """Return the topics that are still those that they were, by their ids.
+    """Return the topics that were not recreated, by their ids.
 
     Example:
         >>> unchanged({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4"})
@@ -339,11 +341,11 @@ def unchanged(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
 def led_by_others(
     record: EpochRecord, ends: Mapping[TopicPartition, LogPosition]
 ) -> dict[TopicPartition, LogPosition]:
-    """Return what was read of partitions whose leader has changed since.
+    """Return the read positions of partitions whose leader has changed since.
 
     Args:
         record: The last epoch record.
-        ends: The ends of partitions that are those which were read.
+        ends: The ends of partitions that were not recreated.
     """
     read: dict[TopicPartition, LogPosition] = {}
     for part in record.partitions:
@@ -357,7 +359,7 @@ def led_by_others(
 def without_leader(
     record: EpochRecord, ends: Mapping[TopicPartition, LogPosition]
 ) -> dict[TopicPartition, int]:
-    """Return the leaders of partitions that reach their recorded offsets, which name no leader."""
+    """Return the leaders of partitions that reach recorded offsets without a leader."""
     return {
         place: ends[place].leader_epoch
         for part in record.partitions
@@ -369,30 +371,30 @@ def without_leader(
 
 
 def marked(record: EpochRecord) -> dict[TopicPartition, int]:
-    """Return the sources that stopped the application, and up to where they are what was read."""
+    """Return the sources that stopped the application, and what is left of what was read."""
     return {TopicPartition(topic, number): kept for topic, number, kept in record.truncated}
 
 
 def expired(place: TopicPartition, read: int | None, first: int) -> Difference:
-    """Return the difference of a source of which records were deleted before they were read.
+    """Return the difference for a source whose records were deleted before they were read.
 
     Args:
         place: The partition.
-        read: Up to where it was read; None if it was added since, and never read.
-        first: Where it begins.
+        read: The next offset to read; None if it was added since, and never read.
+        first: Its first offset.
     """
     then = "never read" if read is None else f"read to {read}"
     return _changed(Kind.SOURCE_EXPIRED, _name(place), then, f"begins at {first}")
 
 
 def truncated(place: TopicPartition, read: int, end: int | None, kept: int | None) -> Difference:
-    """Return the difference of a source that lost records which were read.
+    """Return the difference for a source that lost records which were read.
 
     Args:
         place: The partition.
-        read: Up to where it was read.
-        end: Where it ends, None if it has grown past that again.
-        kept: Up to where it still is what was read of it, if that is known.
+        read: The next offset to read.
+        end: Its end; None if it has grown past ``read`` again.
+        kept: Up to which offset it still holds what was read, if known.
     """
     parts = [] if end is None else [f"ends at {end}"]
     if kept is not None:
@@ -409,11 +411,11 @@ def truncated(place: TopicPartition, read: int, end: int | None, kept: int | Non
 
 
 def names_taken(record: EpochRecord, plan: Plan) -> list[Difference]:
-    """Return the renamed stores whose new name another store had, and still has rows under.
+    """Return the renamed stores whose new name belonged to another store that still has rows.
 
     Args:
-        record: The last epoch record as it was written: it knows stores by their changelogs' names.
-        plan: What is to run.
+        record: The last epoch record as it was written, with stores under their changelogs' names.
+        plan: The plan to run.
     """
     logs = plan.log_names
     return [
@@ -424,7 +426,7 @@ def names_taken(record: EpochRecord, plan: Plan) -> list[Difference]:
 
 
 def holds_rows(record: EpochRecord, store: str) -> bool:
-    """Whether a store was ever written, as far as the record can tell."""
+    """Return whether a store was ever written, as far as the record shows."""
     state = record.stores.get(store)
     if state is not None and not state.logged:
         return any(known is not None for known in record.groups.get(state.stage, ()))
@@ -432,12 +434,12 @@ def holds_rows(record: EpochRecord, store: str) -> bool:
 
 
 def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Difference]:
-    """Compare what a store's rows were written as with what the program takes them for."""
+    """Compare the meaning of a store's rows with what the program expects."""
     if not state.meaning:
         return
     then, now = StoreMeaning.from_dict(state.meaning), program.plan.meanings[name]
     if now.grace_ms > then.grace_ms and then.retention_ms not in (-1, now.retention_ms):
-        # Rows were kept for no longer than records were taken: some that would count are gone.
+        # Rows were kept only as long as late records were accepted: some that would count are gone.
         was, new = f"{then.grace_ms} ms", f"{now.grace_ms} ms"
         yield _changed(Kind.STORE_REOPENED, name, was, new)
     for change in compare_meanings(then, now):
@@ -459,7 +461,7 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
 def _rest(
     name: str, state: StoreState, offsets: Mapping[tuple[str, int], int]
 ) -> Iterator[Difference]:
-    """Compare what a store's topics were read to when it left with what they are read to now."""
+    """Compare the offsets of a store's topics when it was removed with the current ones."""
     if state.slept_at is None:
         return
     missed = [
@@ -482,7 +484,7 @@ def _log(
     *,
     moved: bool,
 ) -> Iterator[Difference]:
-    """Compare a store's changelog with what the record says that it holds."""
+    """Compare a store's changelog with what the record says it holds."""
     name, state = spec.name, record.stores[spec.name]
     if not state.logged and (moved or record.groups.get(state.stage) is None):
         yield Difference(kind=Kind.STORE_MOVED, subject=name)

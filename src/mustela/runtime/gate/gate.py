@@ -1,4 +1,4 @@
-"""Looks at record, broker and program, and lets an application go on or not."""
+"""Examines record, broker and program, and decides whether an application may continue."""
 
 from __future__ import annotations
 
@@ -45,20 +45,21 @@ _MOVING = frozenset(
         Kind.CHANGELOG_TRUNCATED,
     }
 )
-"""What a commit between two questions can look like: its marks do not reach all logs at once."""
+"""Differences that a commit between two requests can cause: its markers do not reach all logs at
+once."""
 _LOOKS_MAX = 3
 _LOOK_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What the gate saw.
+    """The findings of the gate.
 
     Attributes:
-        record: The last epoch record, if any epoch was ever committed; it knows the stores of the
-            program by their names in it.
-        program: What is to run.
-        broker: What the broker says.
+        record: The last epoch record, if any epoch was ever committed, with the stores under their
+            names in the program.
+        program: The program to run.
+        broker: The findings on the broker.
         found: All differences.
     """
 
@@ -68,7 +69,7 @@ class Examination:
     found: list[Difference] = field(default_factory=list[Difference])
 
     def decide(self, say: Callable[[str], None]) -> None:
-        """Say what goes on differently, or raise what stops the application.
+        """Report differences that do not stop the application, or raise the first that does.
 
         Raises:
             MustelaError: For the first difference that is a stop.
@@ -95,10 +96,10 @@ class Gate:
         self._epochs_of = world.epochs_of
 
     def look(self, plan: Plan) -> Examination:
-        """The same as `examine` where somebody may commit between two questions.
+        """Do the same as `examine` where an epoch may be committed between two requests.
 
-        What such a commit, or a leader that was just elected, can make look like a difference is
-        one only if it is still there, with the same values, a moment later.
+        A difference that such a commit, or a newly elected leader, may have caused counts only if
+        it is still there, with the same values, a moment later.
         """
         seen = self.examine(plan)
         for _ in range(_LOOKS_MAX):
@@ -113,10 +114,10 @@ class Gate:
         return seen
 
     def examine(self, plan: Plan) -> Examination:
-        """Return everything in which record, broker and program differ, as of one look; see `look`.
+        """Return all differences between record, broker and program, from a single look.
 
         Args:
-            plan: The plan; topics that its patterns match are looked for.
+            plan: The plan; topics that match its patterns are looked up.
         """
         name = self._settings.application_id
         there = self._cluster.describe([epochs_topic(name)]).get(epochs_topic(name))
@@ -139,7 +140,7 @@ class Gate:
         return Examination(record=record, program=program, broker=broker, found=found)
 
     def refuse_shared(self, plan: Plan) -> None:
-        """See that no other application has claimed a changelog while this one did.
+        """Raise if another application claimed a changelog at the same time as this one.
 
         Raises:
             ChangelogSharedError: If one has.

@@ -1,4 +1,4 @@
-"""What stops an application for good is written into its epoch record before it ends."""
+"""Writes what stops an application permanently into its epoch record before it ends."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def keep_refusing(
     now_ms: int,
     listener: Listener,
 ) -> None:
-    """Commit that sources lost what was read of them, so that the next start stops, too.
+    """Commit that sources lost records which were read, so that the next start stops, too.
 
-    Their logs may grow past what was read before that, and leader epochs need not tell. Where it
-    cannot be committed those alone tell.
+    Before the next start their logs may grow past the read offsets, and leader epochs may not show
+    the loss. If it cannot be committed, only leader epochs can show it.
 
     Args:
-        error: What ends the application; nothing is done about others.
-        state: What is committed.
+        error: The error that ends the application; other errors are ignored.
+        state: The committed state.
         committer: Commits it; no transaction is open.
         now_ms: Wall-clock time.
-        listener: Is told if it cannot be committed.
+        listener: Notified if it cannot be committed.
     """
     if not isinstance(error, SourceTruncatedError):
         return
-    stopped = state.claimed_by(state.incarnation + 1)  # a record of its own: none is written twice
+    stopped = state.claimed_by(state.incarnation + 1)  # a separate record: none is written twice
     stopped.truncated = {**state.truncated, **error.fields["kept"]}
     try:
         committer.claim(stopped.to_record(now_ms))

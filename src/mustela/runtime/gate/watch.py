@@ -1,4 +1,4 @@
-"""What the gate looks for while an application runs."""
+"""What the gate checks while an application runs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LEADER = attrgetter("leader_epoch")
 
 class _Logs(Protocol):
     def kept_ends(self, read: Mapping[TopicPartition, LogPosition]) -> dict[TopicPartition, int]:
-        """Return up to where logs are what was read of them, where they lost some of that."""
+        """Return, for logs that lost what was read, up to which offset they still hold it."""
         ...
 
 
 class TruncationWatch:
-    """Notices a source that lost records which were read: it ends before them, or holds others.
+    """Detects a source that lost records which were read: it ends before them, or holds others.
 
-    A leader that has just been elected may say for a moment that its log ends early, until it knows
-    what its followers have: only what stays is believed. Whether a log that is long enough holds
-    what was read is asked once for each new leader.
+    A newly elected leader may briefly report an early end of its log, until it knows what its
+    followers have: only a lasting loss counts. Whether a log that is long enough holds what was
+    read is checked once for each new leader.
 
     Args:
         application_id: The application.
-        logs: Answers what is left of what was read.
+        logs: Finds out how much of what was read is left.
         clock: Monotonic time.
     """
 
@@ -49,14 +49,14 @@ class TruncationWatch:
         self._looked: tuple[list[TopicPartition], list[int]] = [], []
 
     def see(self, sources: SourceOffsets, ends: Mapping[TopicPartition, LogPosition]) -> bool:
-        """Compare where partitions end, and who leads them, with what was read of them.
+        """Compare the ends and leaders of partitions with what was read.
 
         Returns:
-            Whether all of them end where they may.
+            Whether none of them ends before what was read.
 
         Raises:
-            SourceTruncatedError: If one ends before that, and has done so for a while; or if it
-                holds other records.
+            SourceTruncatedError: If one has ended before what was read for a while, or holds other
+                records.
             EnvironmentFault: If no broker answers.
         """
         short = sources.read_beyond(dict(zip(ends, map(_OFFSET, ends.values()), strict=True)))
@@ -74,14 +74,14 @@ class TruncationWatch:
         return False
 
     def _led_by(self, sources: SourceOffsets, ends: Mapping[TopicPartition, LogPosition]) -> None:
-        """Look at the leaders, unless they are those of the last look."""
+        """Check the leaders, unless they have not changed since the last look."""
         seen = list(ends), list(map(_LEADER, ends.values()))
         if seen != self._looked:
             self.led(sources, dict(zip(*seen, strict=True)))
             self._looked = seen
 
     def led(self, sources: SourceOffsets, leaders: Mapping[TopicPartition, int]) -> None:
-        """See that logs which have another leader now still hold what was read of them.
+        """Check that logs with a new leader still hold what was read.
 
         Args:
             sources: What was read.
@@ -106,15 +106,15 @@ class TruncationWatch:
     def read(
         self, sources: SourceOffsets, topics: Mapping[str, int], reports: Sequence[RangeReport]
     ) -> None:
-        """See that what an epoch read is of the logs that were read before, and of one log each.
+        """Check that an epoch read from the same logs as before, and from one log per partition.
 
         Args:
             sources: What was read before.
             topics: Index of each topic.
-            reports: What tasks read.
+            reports: The reports of the tasks.
 
         Raises:
-            SourceTruncatedError: If a log lost what was read of it, before or in this epoch.
+            SourceTruncatedError: If a log lost records that were read before or in this epoch.
             EnvironmentFault: If no broker answers.
         """
         leaders = leaders_read(topics, reports)
@@ -123,7 +123,7 @@ class TruncationWatch:
         names = {index: topic for topic, index in topics.items()}
         for report in reports:
             place = TopicPartition(names[report.topic_index], report.partition)
-            if 0 <= report.leader_epoch < leaders.get(place, -1):  # another task read on later
+            if 0 <= report.leader_epoch < leaders.get(place, -1):  # another task continued later
                 kept = self._logs.kept_ends({place: LogPosition(report.end, report.leader_epoch)})
                 self._stop(sources, {place: (None, end) for place, end in kept.items()})
 
@@ -134,17 +134,17 @@ class TruncationWatch:
         topics: Mapping[str, int],
         reports: Sequence[RangeReport],
     ) -> dict[TopicPartition, int]:
-        """Return leader epochs in which logs reached what an epoch read of them.
+        """Return leader epochs in which the logs reached the offsets that an epoch read.
 
-        The epoch of the last record alone would not do: a control record behind it may be younger.
-        Where records have no epoch, the broker cannot tell what was lost. Where there was none to
-        read, those that were aborted had one: old formats know no transactions.
+        The leader epoch of the last record alone is not enough: a control record after it may be
+        newer. If records have no leader epoch, the broker cannot tell what was lost. If there was
+        no record to read, the aborted ones had one: old formats have no transactions.
 
         Args:
             sources: What was read before.
             places: The partitions that the epoch read.
             topics: Index of each topic.
-            reports: What tasks read.
+            reports: The reports of the tasks.
         """
         leaders = leaders_read(topics, reports)
         names = {index: topic for topic, index in topics.items()}
