@@ -1,4 +1,4 @@
-"""The topology that an application's function writes."""
+"""Building the topology with an application's function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["build_topology"]
 
 
 def build_topology(build: Callable[[StreamsBuilder], object] | None) -> TopologyGraph:
-    """Let a function write a topology; one that it returns wins over the builder's.
+    """Build a topology with a function; a topology that it returns replaces the builder's.
 
     Raises:
         NoTopologyError: If there is no function.

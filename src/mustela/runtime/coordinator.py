@@ -52,7 +52,7 @@ class Coordinator:
         world: Kafka and disk; default: those that the settings name.
         checked: The result of `check_before_start`, if it was called.
         board: Receives the state of the loop; by default not read by anyone.
-        uncaught: Says what follows an error that is not tried again.
+        uncaught: Decides what to do about an error that is not retried.
 
     Attributes:
         run: The state shared by the parts of the loop.
@@ -197,7 +197,7 @@ class Coordinator:
         if not self._view.goes_on(turn, ranges):
             self.barrier.give_up()
             return
-        if self._commit.commit(output, turn, ranges):  # nothing is learned from an uncommitted epoch
+        if self._commit.commit(output, turn, ranges):  # an uncommitted epoch teaches nothing
             self._hunt.committed(self.state.sources.next_offsets)
             self._chooser.tidying.worked()
             self._commit.learn(output, ranges, started=turn.started, job_seconds=job_seconds)

@@ -1,4 +1,4 @@
-"""What may be a hook, a health indicator or a handler: a function that can simply be called."""
+"""Checks that a hook, a health indicator or a handler is a function that can simply be called."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["HookKindError", "place_of", "refuse_kind"]
 
 
 class HookKindError(UsageError):
-    """What is to be a hook, a health indicator or a handler cannot be called as one."""
+    """An object given as a hook, a health indicator or a handler cannot be called as one."""
 
     code = "APP_HOOK_KIND"
 
 
 def refuse_kind(function: Any, role: str, *, arguments: int) -> None:
-    """Refuse what cannot be called with so many arguments.
+    """Refuse an object that cannot be called with this number of arguments.
 
     Raises:
-        HookKindError: If it is a coroutine function, no function, or takes other arguments.
+        HookKindError: If it is a coroutine function, not a function, or takes other arguments.
     """
     name = getattr(function, "__name__", type(function).__name__)
     shape = "(error)" if arguments else "()"
@@ -45,10 +45,10 @@ def refuse_kind(function: Any, role: str, *, arguments: int) -> None:
             fix=f"write def {name}{shape}",
         ) from None
     except ValueError:
-        return  # a function of C's tells no signature
+        return  # a C function may have no signature
 
 
 def place_of(function: Any) -> Origin | None:
-    """Return where a function is written, if it is one of Python's."""
+    """Return where a function is defined, if it is written in Python."""
     code = getattr(function, "__code__", None)
     return None if code is None else Origin(code.co_filename, code.co_firstlineno)

@@ -216,7 +216,7 @@ class Hunt:
     def _word(
         self, error: RecordKilledWorkerError, place: TopicPartition, offset: int, key: bytes | None
     ) -> str:
-        """Return what the handler says; it is told the record's place and key, not its value."""
+        """Return the handler's answer; it gets the record's place and key, not its value."""
         if not isinstance(self._handler, Handling):
             return self._handler
         asked = Asked(self._handler, str(error.fields["step"] or place.topic), None)

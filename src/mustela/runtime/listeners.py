@@ -1,4 +1,4 @@
-"""Those who watch an application; where one of them raises, that is logged and nothing else."""
+"""The listeners of an application; an exception that one of them raises is only logged."""
 
 from __future__ import annotations
 

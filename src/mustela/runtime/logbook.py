@@ -1,4 +1,4 @@
-"""What an application writes to its log: states, retries, epochs, and a summary now and then."""
+"""What an application writes to its log: states, retries, epochs, and periodic summaries."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class _Since:
 class Logbook(Listener):
     """Writes to Python's logging what an application does.
 
-    A program that uses Mustela as a library gets these records through its own handlers, and
-    nothing where it has none. `open` takes the logging of the process over where that is wanted.
+    A program that uses Mustela as a library gets these records through its own handlers, and no
+    output if it has none. `open` sets up logging for the process if the settings ask for it.
 
     Args:
         clock: Monotonic time, for the summaries.
@@ -89,18 +89,18 @@ class Logbook(Listener):
             self._output = LogOutput(self.options)
 
     def close(self) -> None:
-        """Sum up what was not yet, and give the logging back."""
+        """Write the last summary, and restore the previous logging."""
         self.sum_up()
         if self._output is not None:
             self._output.close()
             self._output = self.options = None
 
     def begin(self) -> None:
-        """Name the application in all lines of this thread."""
+        """Add the application's name to all lines of this thread."""
         bind(app=self._name)
 
     def started(self, settings: Settings, loop: Coordinator, admin: Admin | None) -> None:
-        """Say what begins to run, on how many lanes, and where the admin server is."""
+        """Log what starts to run, on how many lanes, and where the admin server is."""
         self._since = _Since(self._clock.monotonic())
         plan, lanes = loop.run.plan, loop.state.lanes
         stores = sum(len(stage.stores) for stage in plan.stages)
@@ -118,7 +118,7 @@ class Logbook(Listener):
         )
 
     def on_event(self, event: Event) -> None:
-        """Write what happened."""
+        """Log an event."""
         if isinstance(event, EpochDone):
             self._epoch(event)
         elif isinstance(event, StateChanged):
@@ -142,13 +142,13 @@ class Logbook(Listener):
             self._tell(logging.INFO, event.text)
 
     def _failed(self, event: Failed) -> None:
-        """Write what follows an error; one that ends the application is told where it ends."""
+        """Log what is done about an error; one that ends the application is logged at the end."""
         if event.answer is not UncaughtAnswer.SHUTDOWN:
             done = _FOLLOWS[event.answer]
             self._tell(logging.WARNING, f"{done} after an error: {_what(event.error)}")
 
     def on_error(self, error: BaseException) -> None:
-        """Write why something is tried again."""
+        """Log why something is retried."""
         self._since.retries += 1
         facts: dict[str, Any] = {"code": type(error).__name__}
         what = repr(error)
@@ -160,7 +160,7 @@ class Logbook(Listener):
         self._tell(logging.WARNING, f"retrying after an error: {what}", **facts)
 
     def look(self) -> None:
-        """Write a summary if it is time for one, and there is something to sum up."""
+        """Write a summary if one is due and there is something to report."""
         if self._clock.monotonic() - self._since.at >= self._every_s:
             self.sum_up()
 
@@ -215,7 +215,7 @@ class Logbook(Listener):
 
     def _tell(self, level: int, text: str, **facts: Any) -> None:
         told = {name: fact for name, fact in facts.items() if fact is not None}
-        # Under the name that a record of logging has itself, a fact cannot travel.
+        # A fact cannot have the name of an attribute of `logging.LogRecord`.
         safe = {f"{name}_" if name in _TAKEN else name: fact for name, fact in told.items()}
         _LOG.log(level, "%s", text, extra={"app": self._name, **safe})
 

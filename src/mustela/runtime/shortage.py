@@ -29,13 +29,13 @@ class OpenFilesError(EnvironmentFault):
 
 _NO_JVM: Final = "JAVA_GATEWAY_EXITED"
 _FILES_OF_A_JVM: Final = 1024
-"""Below it Spark's JVM cannot even open all of its jars, and says nothing of why it ends."""
+"""Below this limit Spark's JVM cannot even open all of its jars, and ends without saying why."""
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 _FILES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def shortage_of(error: BaseException) -> EnvironmentFault | None:
-    """Return what the host lacks, if that is why an error was raised.
+    """Return the error for what the host lacks, if that is why an exception was raised.
 
     Example:
         >>> shortage_of(OSError(24, "Too many open files")).code
@@ -54,7 +54,7 @@ def shortage_of(error: BaseException) -> EnvironmentFault | None:
 
 
 def shortage_told(text: str) -> EnvironmentFault | None:
-    r"""Return what the host lacks, if a text of another process says so.
+    r"""Return the error for what the host lacks, if the output of another process shows it.
 
     Example:
         >>> told = shortage_told("Job aborted\nIOException: No space left on device")
@@ -70,7 +70,7 @@ def shortage_told(text: str) -> EnvironmentFault | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what led to it."""
+    """Yield an exception and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

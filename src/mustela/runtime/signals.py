@@ -1,10 +1,9 @@
-"""SIGINT and SIGTERM stop an application, whichever of its threads they come to.
+"""SIGINT and SIGTERM stop an application, whichever of its threads receives them.
 
-The interpreter runs signal handlers in the main thread alone, and only between two steps of its
-program: a main thread that waits for a lock without end, and is not the one that the system
-interrupted, never comes to its handler. What is certain to happen at once is the byte that the
-interpreter writes for each signal (`signal.set_wakeup_fd`), so that a thread which reads those
-bytes does what is to be done.
+The interpreter runs signal handlers in the main thread only, and only between two bytecode
+instructions: a main thread that waits for a lock indefinitely, and is not the thread that the
+system interrupted, never runs its handler. But the interpreter always writes a byte for each signal
+at once (`signal.set_wakeup_fd`), so a thread that reads those bytes stops the application.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Call ``stop`` once, in a thread of its own, when SIGINT or SIGTERM comes during the block.
+    """Call ``stop`` once, in a separate thread, when SIGINT or SIGTERM arrives during the block.
 
-    A second signal ends the process at once, as if nobody had asked for signals. Outside the main
-    thread, signals are left alone.
+    A second signal ends the process at once, as by default. Outside the main thread, signals are
+    not handled.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -53,7 +52,7 @@ def _leave_the_next(_number: int, _frame: FrameType | None) -> None:
 
 
 def _watch(read: socket.socket, stop: Callable[[], None]) -> None:
-    """Call ``stop`` at the first of the signals; go on to the end of the block."""
+    """Call ``stop`` at the first signal; run until the end of the block."""
     is_asked = False
     with read:
         while told := read.recv(64):

@@ -1,4 +1,4 @@
-"""A standby waits for as long as another instance of its application lives."""
+"""A standby waits while another instance of its application is alive."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["others_alive"]
 def others_alive(
     settings: Settings, clock: Clock, wait: Callable[[float], bool], listener: Listener
 ) -> Iterator[Lease]:
-    """Yield the lease of another instance for as long as one lives.
+    """Yield the lease of another instance as long as one is alive.
 
     Args:
-        settings: Whose application.
+        settings: Name the application.
         clock: Wall and monotonic time.
-        wait: Waits so many seconds; says whether this instance is to stop, which ends it.
-        listener: Is told of faults that are borne.
+        wait: Waits some seconds, and returns whether this instance should stop.
+        listener: Notified of tolerated faults.
     """
     log = KafkaLeaseLog(settings)
     watch = LeaseWatch(log, clock, wait)

@@ -1,4 +1,4 @@
-"""When an application that has nothing to do gives disk back."""
+"""When an idle application frees disk space."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from mustela.clock import Clock
 __all__ = ["Tidying"]
 
 QUIET_S = 10.0
-"""How long there must have been nothing to do."""
+"""How long an application must have been idle, in seconds."""
 
 
 class Tidying:
-    """Says once in each quiet time, some seconds after the last epoch, that it is a good moment.
+    """Becomes due once in each idle period, some seconds after the last epoch.
 
     Args:
         clock: Monotonic time.
@@ -37,7 +37,7 @@ class Tidying:
         self._worked_at = self._clock.monotonic()
 
     def is_due(self) -> bool:
-        """Return whether to tidy now; the answer is yes only once."""
+        """Return whether to tidy now; True only once per idle period."""
         if self._worked_at is None or self._clock.monotonic() - self._worked_at < QUIET_S:
             return False
         self._worked_at = None

@@ -185,8 +185,7 @@ class Committer:
         return written
 
     def claim(self, record: EpochRecord) -> None:
-        """Commit a record alone: with this, a new run claims its incarnation before its first
-        epoch."""
+        """Commit a record alone, as a new run does to claim its incarnation."""
         place, row = (self._epochs_topic, 0), self._records.whole(record)
         self._sink.begin()
         self._sink.produce_tracked(*place, [row.key], [row.value])
@@ -255,8 +254,7 @@ class Committer:
     def _handle(
         self, error: RowsRefused, before: Sequence[RefusedRow], output: EpochOutput
     ) -> list[RefusedRow]:
-        """Apply the production handler; return the rows to leave out, and the letters to
-        correct."""
+        """Apply the production handler; return rows to leave out, and letters to correct."""
         rows = error.rows
         sinks = [row for row in rows if _part_of(row) is not None]
         letters = [row for row in rows if _is_letter(row)]

@@ -29,7 +29,7 @@ __all__ = ["Run", "Uncaught", "shuts_down"]
 
 
 class Uncaught(Protocol):
-    """Says what follows an error that would end the application."""
+    """Decides what to do about an error that would end the application."""
 
     def __call__(self, error: BaseException, /, *, may_skip: bool = False) -> UncaughtAnswer:
         """Return what follows.
@@ -42,7 +42,7 @@ class Uncaught(Protocol):
 
 
 def shuts_down(_error: BaseException, /, *, may_skip: bool = False) -> UncaughtAnswer:
-    """Shut down: what follows where nobody was asked to say."""
+    """Shut down, which is what happens without a handler."""
     del may_skip
     return UncaughtAnswer.SHUTDOWN
 
@@ -65,7 +65,7 @@ class Run:
         barrier: The step of the epoch protocol.
         due: When key groups need to run without records.
         board: Receives the state of the loop, for readers in other threads.
-        uncaught: Says what follows an error that is not tried again.
+        uncaught: Decides what to do about an error that is not retried.
         ends: The ends of source partitions at the last look.
         topics: Index of each source topic in the plan.
         whole: Indexes of topics whose ranges are not split among tasks.

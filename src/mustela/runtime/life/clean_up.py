@@ -9,7 +9,7 @@ __all__ = ["remove_local_state"]
 
 
 def remove_local_state(settings: Settings) -> None:
-    """Delete what an application keeps on this host's disk and tmpfs, but for links."""
+    """Delete what an application keeps on this host's disk and tmpfs, except links."""
     name = settings.application_id
     for place in (settings.state_dir / name, memory_directory(name)):
         if place.is_dir() and not place.is_symlink():

@@ -1,4 +1,4 @@
-"""Looks from outside whether a running application commits, and acts where it does not."""
+"""Checks from outside whether a running application commits, and acts if it does not."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mustela.runtime.status.board import StatusBoard
 __all__ = ["CommitStalledError", "CommitWatch"]
 
 _LOOKS: Final = 20
-"""So often within `stall.after` it looks."""
+"""How many checks there are within `stall.after`."""
 _PERIOD_S: Final = (0.01, 5.0)
 _EXIT_CODE: Final = 3
-"""That of a fault of the environment, after which supervisors start again."""
+"""The exit code of an environment fault, after which supervisors restart the process."""
 
 
 class CommitStalledError(EnvironmentFault):
@@ -28,13 +28,13 @@ class CommitStalledError(EnvironmentFault):
 
 
 class CommitWatch:
-    """Looks whether commits stall.
+    """Checks whether commits stall.
 
     Args:
-        board: What the application is at.
-        settings: What counts as stalled, and what follows.
-        say: Is told.
-        interrupt: Ends the job that runs.
+        board: The application's status.
+        settings: What counts as stalled, and what to do about it.
+        say: Called with a message about a stall.
+        interrupt: Ends the running job.
         leave: Ends the process with an exit code.
 
     Attributes:
@@ -59,7 +59,7 @@ class CommitWatch:
 
     @contextmanager
     def over(self) -> Generator[None]:
-        """Look, in a thread of its own, while the block runs."""
+        """Check, in a separate thread, while the block runs."""
         closed = threading.Event()
         limit_s = self._settings.after.total_seconds()
         period_s = min(max(limit_s / _LOOKS, _PERIOD_S[0]), _PERIOD_S[1])
@@ -77,7 +77,7 @@ class CommitWatch:
             thread.join()
 
     def look(self) -> None:
-        """Look once; a stall is told, and acted on, once."""
+        """Check once; each stall is reported and acted on once."""
         limit_s = self._settings.after.total_seconds()
         stalled_s = self._board.stalled_s()
         if stalled_s <= limit_s:

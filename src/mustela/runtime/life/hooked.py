@@ -1,4 +1,4 @@
-"""What a program hangs onto an application: listeners, hooks, health indicators, a handler."""
+"""What a program attaches to an application: listeners, hooks, health indicators, a handler."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Handler = TypeVar("Handler", bound=Callable[[Any], UncaughtAnswer | str])
 
 
 class Hooked:
-    """The part of an application that programs hang functions onto, before it starts.
+    """The part of an application to which programs attach functions, before it starts.
 
     Args:
         clock: Wall and monotonic time.
-        *first: Listeners that are told before all others.
+        *first: Listeners that are notified before all others.
     """
 
     def __init__(self, clock: Clock, *first: Listener) -> None:
@@ -35,11 +35,12 @@ class Hooked:
         self._indicators = Indicators(clock)
 
     def add_listener(self, listener: Listener) -> None:
-        """Have a listener told of states, epochs and restores.
+        """Notify a listener of states, epochs and restores.
 
         Args:
-            listener: Its methods are called in the application's own thread, and must return
-                quickly. What one raises is logged (`mustela.listeners`), and changes nothing else.
+            listener: Its methods are called in the application's own thread and must return
+                quickly. An exception that one raises is logged (`mustela.listeners`) and has no
+                other effect.
 
         Example:
             >>> from mustela.events import Listener, StateChanged
@@ -59,7 +60,7 @@ class Hooked:
     def on_start(self, hook: Hook) -> Hook:
         """Decorate a function that is called before the application starts.
 
-        Hooks are called without arguments in the application's own thread, once: a restart in the
+        Hooks are called once, without arguments, in the application's own thread; a restart in the
         same process does not call them again. If one raises, the application does not start.
 
         Raises:
@@ -78,47 +79,49 @@ class Hooked:
     def on_started(self, hook: Hook) -> Hook:
         """Decorate a function that is called when the state is restored, before the first epoch.
 
-        If it raises, the application ends with that; otherwise as `on_start`.
+        If it raises, the application ends with that error. Otherwise it behaves like `on_start`.
         """
         self._hooks.add("started", hook)
         return hook
 
     def on_stop(self, hook: Hook) -> Hook:
-        """Decorate a function that is called before the application stops: no epoch runs any more.
+        """Decorate a function that is called before the application stops, after the last epoch.
 
-        All of them are called, after errors too. If one raises, the application stops all the
-        same, and ends with that error unless it has one already.
+        All such hooks are called, also after errors. If one raises, the application still stops,
+        and ends with that error unless it already has one.
         """
         self._hooks.add("stop", hook)
         return hook
 
     def on_stopped(self, hook: Hook) -> Hook:
-        """Decorate a function that is called after the application has stopped, as the last thing.
+        """Decorate a function that is called last, after the application has stopped.
 
-        Everything is committed and let go of by then; otherwise as `on_stop`.
+        By then everything is committed and closed. Otherwise it behaves like `on_stop`.
         """
         self._hooks.add("stopped", hook)
         return hook
 
     def health(self, name: str) -> Callable[[Hook], Hook]:
-        """Decorate a function that says whether something that the application needs is well.
+        """Decorate a function that checks something the application depends on.
 
-        ``/health/ready`` of the admin server shows it under its name, and is 503 while it is not
-        well; ``mustela_health_up`` counts. It is called at most once a second, in a thread of its
-        own, and counts as not well if it has not returned after two seconds.
+        It returns None or True if all is well, and False or a text that says what is wrong if not;
+        raising an exception also means not well. ``/health/ready`` of the admin server shows the
+        result under its name, and answers 503 while it is not well; the metric
+        ``mustela_health_up`` shows it too. The function is called at most once a second, in a
+        separate thread, and counts as not well if it has not returned after two seconds.
 
         Args:
-            name: Its name.
+            name: The name of the health indicator.
 
         Raises:
-            DuplicateIndicatorError: If there is one of this name.
+            DuplicateIndicatorError: If there is one with this name already, or the name is empty.
 
         Example:
             >>> from mustela import App
             >>> app = App("copy")
             >>> @app.health("db")
             ... def database():
-            ...     return "the pool is empty"  # None or True: it is well
+            ...     return "the pool is empty"  # None or True if all is well
         """
 
         def decorate(check: Hook) -> Hook:
@@ -128,13 +131,13 @@ class Hooked:
         return decorate
 
     def uncaught_exception_handler(self, handler: Handler) -> Handler:
-        """Decorate a function that says what follows an error that would end the application.
+        """Decorate a function that decides what follows an error that would end the application.
 
         It is called in the application's own thread with the error, and returns an
-        `UncaughtAnswer`: to leave out the record that the error names, to start again in this
-        process, or to shut down, as without a handler. Restarts are bounded by the settings under
-        ``restart.``. It is not asked when another instance took over, about `UsageError`, or when
-        the application was asked to stop.
+        `UncaughtAnswer`: to skip the record that the error names, to restart in this process, or to
+        shut down, as without a handler. The settings under ``restart.`` limit restarts. The
+        function is not called when another instance took over, for a `UsageError`, or when the
+        application was asked to stop.
 
         Raises:
             HookKindError: If it cannot be called with one argument.

@@ -1,4 +1,4 @@
-"""Functions of the user's that run before and after an application starts and stops."""
+"""The user's functions that run before and after an application starts and stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HookError(EnvironmentFault):
 
 
 class Hooks:
-    """The hooks of one application; those of each moment run once, in the order they were given.
+    """The hooks of one application; those of each moment run once, in the order they were added.
 
     Example:
         >>> hooks = Hooks()
@@ -36,23 +36,23 @@ class Hooks:
         self._done: set[Moment] = set()
 
     def add(self, moment: Moment, hook: Hook) -> None:
-        """Have a function called at a moment.
+        """Add a function to call at a moment.
 
         Raises:
-            HookKindError: If it is a coroutine function, no function, or needs arguments.
+            HookKindError: If it is a coroutine function, not a function, or needs arguments.
         """
         refuse_kind(hook, f"on_{moment}", arguments=0)
         self._hooks.setdefault(moment, []).append(hook)
 
     def reset(self) -> None:
-        """Let all of them run once more."""
+        """Let all of them run once again."""
         self._done.clear()
 
     def run(self, moment: Moment) -> None:
-        """Run the hooks of a moment before which they are needed; the first that raises is last.
+        """Run the hooks of a moment; stop at the first that raises.
 
         Raises:
-            MustelaError: What a hook raised.
+            MustelaError: The error that a hook raised.
         """
         if moment in self._done:
             return
@@ -66,8 +66,8 @@ class Hooks:
         """Run all hooks of a moment, whatever one of them raises.
 
         Args:
-            moment: When.
-            on_error: Is told what each of them raised.
+            moment: The moment.
+            on_error: Called with each error raised.
         """
         if moment in self._done:
             return

@@ -32,7 +32,7 @@ __all__ = ["Life", "Means"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What a life is lived with.
+    """What a life needs.
 
     Attributes:
         settings: The settings.
@@ -41,9 +41,9 @@ class Means:
         session: A session of the engine that the user's program has, or None.
         debug: Whether the engine's own stack traces are wanted.
         clock: Wall and monotonic time.
-        board: Is written what the loop is at.
-        logbook: Writes what happens to the log.
-        admin: The admin server, where there is one.
+        board: Receives the state of the loop.
+        logbook: Writes events to the log.
+        admin: The admin server, if there is one.
     """
 
     settings: Settings
@@ -61,9 +61,9 @@ class Life:
     """One life of an application.
 
     Args:
-        means: What it is lived with.
-        standing: Where the application is, and what is asked of it.
-        lives: Is told when epochs can run, and before the life drains.
+        means: What it needs.
+        standing: The application's state, and the requests to it.
+        lives: Notified when epochs can run, and before the life drains.
 
     Attributes:
         engine: The engine; None before it was chosen.
@@ -78,10 +78,10 @@ class Life:
         self.coordinator: Coordinator | None = None
 
     def live(self) -> None:
-        """Run epochs until the application is to stop.
+        """Run epochs until the application is asked to stop.
 
         Raises:
-            MustelaError: If it cannot go on.
+            MustelaError: If it cannot continue.
         """
         means, standing = self._means, self._standing
         settings = means.settings
@@ -96,7 +96,7 @@ class Life:
         except BaseException:
             world.cluster.close()
             raise
-        # From before the engine starts, which takes a while: who resets the application listens.
+        # Before the engine starts, which takes a while: `mustela reset` checks for a live instance.
         keeper = keeper_of(settings, means.clock, incarnation=self._incarnation)
         keeper.start()
         try:
@@ -123,7 +123,7 @@ class Life:
             engine.stop()
 
     def interrupt(self) -> None:
-        """End the job that runs, and let no other begin; called from any thread."""
+        """End the running job, and start no other; may be called from any thread."""
         if self.engine is not None:
             self.engine.interrupt()
 
@@ -154,7 +154,7 @@ class Life:
             coordinator.close()
 
     def _stand_by(self) -> None:
-        """Wait for as long as another instance lives, or until this one is to stop."""
+        """Wait while another instance is alive, or until this one is asked to stop."""
         means, standing = self._means, self._standing
         wait = standing.stopping.wait
         for lease in others_alive(means.settings, means.clock, wait, standing.fan):
@@ -175,7 +175,7 @@ class Life:
             started = clock.monotonic()
             asked, seen = tuple(standing.waiting), coordinator.ends
             busy = coordinator.run_once()
-            if asked and coordinator.ends is not seen:  # a look that began after they asked
+            if asked and coordinator.ends is not seen:  # a look begun after they asked
                 standing.tell_waiting(asked, coordinator)
             spent = clock.monotonic() - started
             standing.stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
@@ -185,7 +185,7 @@ class Life:
             self._standing.fan.on_error(trouble)
 
     def _rest(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
-        """Do nothing until the application is to go on, or to stop."""
+        """Wait until the application is asked to resume or to stop."""
         standing = self._standing
         standing.set(AppState.PAUSED)
         standing.pausing.wait(standing.stopping.is_set, lambda: self._tell_of_lease(keeper))
@@ -195,7 +195,7 @@ class Life:
 
 
 class _Ended:
-    """Keeps, by its name, the error that ends a block."""
+    """Keeps the error that ends a block."""
 
     def __init__(self) -> None:
         self.error: MustelaError | None = None
@@ -204,7 +204,7 @@ class _Ended:
         """Begin."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Keep the error; an error that nobody expected goes on as the one that users see."""
+        """Keep the error; replace an unexpected one by the one that users see."""
         if error is not None:
             self.error = named(error)
             if self.error is not error:

@@ -1,4 +1,4 @@
-"""The lives of an application in one process: one after the other, until one is the last."""
+"""The successive lives of an application in one process."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["Lives", "OneLife", "named"]
 
 
 class OneLife(Protocol):
-    """A life: from its claim to its end."""
+    """A life, from its claim to its end."""
 
     def live(self) -> None:
-        """Run until it is to stop.
+        """Run until it is asked to stop.
 
         Raises:
-            MustelaError: If it cannot go on.
+            MustelaError: If it cannot continue.
         """
         ...
 
 
 class Lives:
-    """Runs one life after the other.
+    """Runs lives in succession.
 
     Args:
-        standing: Where the application is, and what is asked of it.
+        standing: The application's state, and the requests to it.
         hooks: Run before and after all of its lives.
-        uncaught: Says what follows an error.
-        limits: Gives how often it may start again.
+        uncaught: Decides what to do about an error.
+        limits: Returns the limits of restarts.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Lives:
         self._failed: list[BaseException] = []
 
     def run(self, begin: Callable[[], OneLife]) -> BaseException | None:
-        """Run lives until one is the last; return the error that ended it.
+        """Run lives until the last one; return the error that ended it.
 
         Args:
-            begin: Makes a life.
+            begin: Creates a life.
         """
         error = self._caught(lambda: self._hooks.run("start"))
         if error is None:
@@ -67,14 +67,14 @@ class Lives:
         return error or next(iter(self._failed), None)
 
     def started(self) -> None:
-        """Run what comes after the start; to be called when epochs can run."""
+        """Run the hooks after the start; call it when epochs can run."""
         self._hooks.run("started")
 
     def ending(self, error: BaseException | None) -> None:
-        """Run what comes before the stop, if this life is the last; before it drains.
+        """Run the hooks before the stop, if this life is the last; call it before it drains.
 
         Args:
-            error: What ends the life.
+            error: The error that ends the life.
         """
         if error is None:
             is_last = self._standing.is_to_end
@@ -84,12 +84,12 @@ class Lives:
             self._hooks.run_all("stop", self._note)
 
     def _note(self, error: BaseException) -> None:
-        """Keep what a hook raised while the application stops: it stops all the same."""
+        """Keep the error of a hook while the application stops: it stops all the same."""
         self._failed.append(error)
         self._standing.fan.on_event(Failed(error=error, answer=UncaughtAnswer.SHUTDOWN))
 
     def answer(self, error: BaseException, *, may_skip: bool = False) -> UncaughtAnswer:
-        """Return what is to be done about an error."""
+        """Return what to do about an error."""
         return self._uncaught.answer(error, self._limits(), may_skip=may_skip)
 
     def _all(self, begin: Callable[[], OneLife]) -> BaseException | None:
@@ -102,7 +102,7 @@ class Lives:
             self._standing.set(AppState.STARTING)
 
     def _rises(self, error: BaseException) -> bool:
-        """Whether another life follows one that failed; wait until it may."""
+        """Return whether another life follows a failed one, after waiting until it may."""
         if self.answer(error) is not UncaughtAnswer.RESTART:
             return self._standing.begin_again()
         seconds = self._uncaught.pause_s(self._limits())
@@ -121,7 +121,7 @@ class Lives:
 
 
 def named(error: BaseException) -> MustelaError:
-    """Return an error of ours for one that nobody expected."""
+    """Return a `MustelaError` for an unexpected error."""
     if isinstance(error, MustelaError):
         return error
     found = shortage_of(error) or InvariantError(

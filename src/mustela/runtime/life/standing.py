@@ -1,4 +1,4 @@
-"""Where an application is in its life, and what is asked of it: any thread may look and ask."""
+"""The application's state and the requests to it, for all threads."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from mustela.runtime.pausing import Pausing
 __all__ = ["HISTORY_MAX", "Standing"]
 
 HISTORY_MAX: Final = 50
-"""So many changes of state are remembered."""
+"""How many changes of state are remembered."""
 
 
 class Standing:
-    """Where an application is, and what is asked of it.
+    """The application's state, and the requests to it.
 
     Args:
         clock: Wall-clock time.
-        listeners: Who is told; others may be added later.
+        listeners: The listeners; others may be added later.
 
     Attributes:
         state: The state.
-        history: The last `HISTORY_MAX` changes of state, the oldest first.
-        changed: Is notified when the state, or what is asked, changes.
-        stopping: Whether the life that runs is to end.
-        pausing: Whether it is to pause.
+        history: The last `HISTORY_MAX` changes of state, oldest first.
+        changed: Notified when the state or a request changes.
+        stopping: Whether the running life should end.
+        pausing: Whether it should pause.
         fan: All listeners.
-        waiting: Who waits until everything is read.
-        life: How often another life was asked for, and began.
+        waiting: Callers that wait until everything is read.
+        life: How often another life was requested, and started.
 
     Example:
         >>> from mustela.clock import ManualClock
@@ -58,7 +58,7 @@ class Standing:
         self._again = False
 
     def reset(self) -> None:
-        """Let a new life begin after the last one."""
+        """Prepare for a new life after the last one."""
         with self.changed:
             self.life += 1
             self._again = False
@@ -66,7 +66,7 @@ class Standing:
             self.pausing.is_asked = False
 
     def set(self, state: AppState) -> None:
-        """Come into a state, and tell everybody."""
+        """Enter a state, and notify all listeners."""
         at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         event = StateChanged(state=state, before=self.state, at=at)
         with self.changed:
@@ -76,15 +76,15 @@ class Standing:
         self.fan.on_event(event)
 
     def say(self, text: str) -> None:
-        """Tell those who watch something."""
+        """Send a message to all listeners."""
         self.fan.on_event(Said(text=text))
 
     def ask_to_stop(self) -> None:
-        """Ask the life that runs to end, and no other to begin."""
+        """Ask the running life to end, and start no other."""
         self._ask(again=False)
 
     def ask_to_restart(self) -> None:
-        """Ask the life that runs to end, and another one to begin."""
+        """Ask the running life to end, and start another one."""
         self._ask(again=True)
 
     def _ask(self, *, again: bool) -> None:
@@ -95,11 +95,11 @@ class Standing:
 
     @property
     def is_to_end(self) -> bool:
-        """Whether somebody asked the application to stop, and not to start again."""
+        """Whether the application was asked to stop, and not to restart."""
         return self.stopping.is_set() and not self._again
 
     def begin_again(self) -> bool:
-        """Whether another life was asked for; if so, it may begin now."""
+        """Return whether another life was requested; if so, it may start now."""
         with self.changed:
             is_asked = self._again
             if is_asked:
@@ -107,14 +107,14 @@ class Standing:
         return is_asked
 
     def wait(self, holds: Callable[[], bool], timeout: timedelta | None) -> bool:
-        """Wait until something holds, or the time is up; return whether it holds."""
+        """Wait until a condition holds, or the timeout expires; return whether it holds."""
         with self.changed:
             return self.changed.wait_for(
                 holds, None if timeout is None else timeout.total_seconds()
             )
 
     def tell_waiting(self, asked: Iterable[CaughtUp], coordinator: Coordinator) -> None:
-        """Let go of those who wait for what is committed now."""
+        """Release the callers that waited for what is now committed."""
         committed = coordinator.state.sources.next_offsets
         with self.changed:
             for waiting in asked:

@@ -1,4 +1,4 @@
-"""What an application does about an error that would end it: as its handler says, within limits."""
+"""What an application does about an error that would end it: its handler decides, within limits."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ __all__ = ["Uncaught", "UncaughtHandler"]
 UncaughtHandler = Callable[[BaseException], UncaughtAnswer | str]
 
 _FINAL = (FencedError, UsageError, JobInterruptedError)
-"""Nobody is asked about these: another instance runs, the program is wrong, or it was told to stop.
+"""Errors that the handler is not asked about: another instance runs, the program is wrong, or it
+was asked to stop.
 """
 
 
 class Uncaught:
-    """Asks the user's handler about errors, once each, and holds its answers to their limits.
+    """Asks the user's handler about each error once, and enforces the limits on its answers.
 
     Args:
-        standing: Who is told, and whether the application is to stop anyway.
+        standing: Receives messages, and knows whether the application should stop anyway.
         clock: Monotonic time.
 
     Example:
@@ -52,11 +53,11 @@ class Uncaught:
     def answer(
         self, error: BaseException, limits: RestartSettings, *, may_skip: bool = False
     ) -> UncaughtAnswer:
-        """Return what is to be done about an error, and tell everybody.
+        """Return what to do about an error, and notify all listeners.
 
         Args:
-            error: The error; asked about twice, it has the same answer.
-            limits: How often the application may start again.
+            error: The error; a second call with it gives the same answer.
+            limits: How often the application may restart.
             may_skip: Whether the error names a record that can be left out.
         """
         if self._last is not None and self._last[0] is error:
@@ -67,7 +68,7 @@ class Uncaught:
         return answer
 
     def pause_s(self, limits: RestartSettings) -> float:
-        """Return how long to wait before the restart that was allowed last, in seconds."""
+        """Return how long to wait before the restart allowed last, in seconds."""
         tried = max(0, len(self._restarts) - 1)
         return min(
             limits.pause.total_seconds() * 2.0 ** min(tried, 30), limits.pause_max.total_seconds()
@@ -94,7 +95,7 @@ class Uncaught:
     def _allowed(
         self, answer: UncaughtAnswer, limits: RestartSettings, *, may_skip: bool
     ) -> UncaughtAnswer:
-        """Return an answer if it can be followed now, else that the application shuts down."""
+        """Return the answer if it can be followed now, otherwise ``SHUTDOWN``."""
         if answer is UncaughtAnswer.SKIP_RECORD and not may_skip:
             self._standing.say(
                 "no record can be skipped: the error names none that is still unread"

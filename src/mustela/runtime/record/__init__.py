@@ -1,4 +1,4 @@
-"""The epoch record: what Kafka alone knows of how far an application has come.
+"""The epoch record: the only record of an application's progress, kept in Kafka.
 
 Owns: the record, its deltas and rows, offsets of sources, names of stores.
 Entry: epoch_record.py.

@@ -1,8 +1,8 @@
-"""What an epoch record says otherwise than the last whole one: a row of its own, a small one.
+"""The difference between an epoch record and the last whole one, as a small separate row.
 
-A delta is relative to the last whole record, its base, and never to another delta. So what was
-committed last is in two rows of the compacted epochs topic, each the newest of its key, whatever
-compaction has removed of the others.
+A delta is relative to the last whole record, its base, and never to another delta. So the last
+committed state is in two rows of the compacted epochs topic, each the newest of its key, whichever
+other rows compaction has removed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 EPOCH_DELTA_FORMAT = 3
-"""Whole records go on in format 2: a version that knows no deltas reads them, and nothing else."""
+"""Whole records stay in format 2: a version without deltas reads them, and only them."""
 EPOCH_DELTA_KEY = b"epoch-delta"
 _HEAD = b"MEP" + bytes([EPOCH_DELTA_FORMAT])
 
@@ -50,13 +50,13 @@ _CHANGING = frozenset(
     }
 )
 _FIXED = tuple(name for name in EpochRecord.__struct_fields__ if name not in _CHANGING)
-"""Where any of these differs, a whole record is written."""
+"""If any of these differs, a whole record is written."""
 
 Epoch = tuple[int, int, int]
 
 
 class PartitionColumns:
-    """What rows of partitions say, in columns: with thousands of rows no Python code runs for each.
+    """Partition rows as columns: with thousands of rows, no Python code runs per row.
 
     Args:
         rows: The rows.
@@ -87,7 +87,7 @@ class PartitionColumns:
 
     @cached_property
     def seen_ms(self) -> list[int]:
-        """When records were seen last."""
+        """When records were last seen."""
         return list(map(attrgetter("seen_ms"), self.rows))
 
     @cached_property
@@ -110,15 +110,15 @@ class PartitionColumns:
 
 
 class PartitionChanges(msgspec.Struct, frozen=True, array_like=True):
-    """How far source partitions were read, in columns of small numbers.
+    """How far source partitions were read, as columns of small numbers.
 
     Attributes:
-        at: Which partitions of the base, each as its distance from the one before.
+        at: Which partitions of the base, each as its distance from the previous one.
         ends: How many offsets were read since the base.
         newest: The largest of their timestamps.
-        older: By how much each one's largest timestamp is less.
-        turned: The places in these columns whose idleness is not that of the base.
-        others: Partitions of which anything else changed, with their place in the base.
+        older: By how much each one's largest timestamp is lower.
+        turned: The places in these columns whose idleness differs from the base.
+        others: Partitions with other changes, with their place in the base.
     """
 
     at: list[int] = []
@@ -130,11 +130,11 @@ class PartitionChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The last writes of key groups of one stage; many of them are one epoch's.
+    """The last writes of key groups of one stage; many of them are from the same epoch.
 
     Attributes:
-        at: Which key groups, each as its distance from the one before.
-        which: Of each, the place of its write in ``writes``.
+        at: Which key groups, each as its distance from the previous one.
+        which: For each, the place of its write in ``writes``.
         writes: The writes.
     """
 
@@ -147,7 +147,7 @@ class EndChanges(msgspec.Struct, frozen=True, array_like=True):
     """The ends of changelog partitions of one store.
 
     Attributes:
-        at: Which key groups, each as its distance from the one before.
+        at: Which key groups, each as its distance from the previous one.
         grown: By how many offsets each has grown.
     """
 
@@ -156,20 +156,20 @@ class EndChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EpochDelta(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """One committed epoch, by what differs from a whole record.
+    """One committed epoch, as the difference from a whole record.
 
     Attributes:
         incarnation: Number of the run of the application.
         epoch: Number of the epoch.
         attempt: Which run of the epoch was committed.
         base: Incarnation, epoch and attempt of the whole record.
-        time_ms: The epoch's one wall-clock time.
+        time_ms: The epoch's one wall-clock time, in milliseconds.
         watermark: The watermark in milliseconds, or -1.
         mirrored_ms: When group offsets of every partition were last committed.
         partitions: Source partitions.
         groups: Key groups, by stage identity.
         changelog_ends: Changelogs, by store.
-        global_ends: The global tables' topics that were read on.
+        global_ends: The global tables' topics of which more was read.
     """
 
     incarnation: int
@@ -190,21 +190,21 @@ _DECODER = msgspec.msgpack.Decoder(EpochDelta)
 
 
 def token_of(record: EpochRecord | EpochDelta) -> Epoch:
-    """Return incarnation, epoch and attempt: no two committed records have the same."""
+    """Return incarnation, epoch and attempt, which identify a committed record."""
     return record.incarnation, record.epoch, record.attempt
 
 
 def delta_between(
     base: EpochRecord, now: EpochRecord, columns: PartitionColumns | None = None
 ) -> EpochDelta | None:
-    """Return what ``now`` says otherwise than ``base``, None if a delta cannot say it.
+    """Return the difference of ``now`` from ``base``, or None if a delta cannot express it.
 
-    Rows of partitions and key groups that are the same objects in both are not looked at.
+    Rows of partitions and key groups that are the same objects in both are skipped.
 
     Args:
         base: A whole record.
         now: A later one.
-        columns: The partitions of ``base``, for who makes several deltas to it.
+        columns: The partitions of ``base``, for callers that make several deltas to it.
     """
     if any(_differ(getattr(base, name), getattr(now, name)) for name in _FIXED):
         return None
@@ -245,10 +245,10 @@ def delta_between(
 
 
 def with_delta(base: EpochRecord, delta: EpochDelta) -> EpochRecord:
-    """Return the record that ``delta`` was made from.
+    """Return the record that ``delta`` was created from.
 
     Raises:
-        InvariantError: If the delta is another record's.
+        InvariantError: If the delta belongs to another record.
     """
     if delta.base != token_of(base):
         msg = f"a delta to {delta.base} does not fit the epoch record {token_of(base)}"
@@ -301,20 +301,20 @@ def encode_epoch_delta(delta: EpochDelta) -> bytes:
 
 
 def is_delta(data: bytes) -> bool:
-    """Whether the value of a row of the epochs topic is a delta."""
+    """Return whether the value of a row of the epochs topic is a delta."""
     return data[:4] == _HEAD
 
 
 def decode_row(data: bytes, application_id: str = "APP") -> EpochRecord | EpochDelta:
-    """Return what a row of the epochs topic says.
+    """Decode a row of the epochs topic.
 
     Args:
         data: Its value.
-        application_id: Whose it is, for the errors.
+        application_id: The application, for the errors.
 
     Raises:
         EpochRecordFormatError: If another version wrote it.
-        InvariantError: If it is damaged, or no epoch record at all.
+        InvariantError: If it is damaged, or not an epoch record.
     """
     if not is_delta(data):
         return decode_epoch_record(data, application_id)
@@ -324,13 +324,13 @@ def decode_row(data: bytes, application_id: str = "APP") -> EpochRecord | EpochD
 def _partition_changes(
     base: PartitionColumns, now: Sequence[PartitionState]
 ) -> PartitionChanges | None:
-    """Return what partitions say otherwise, None if they are not the same partitions."""
+    """Return the differences of partitions, or None if they are not the same partitions."""
     if len(base.rows) != len(now):
         return None
     moved = list(map(is_not, now, base.rows))
     after = PartitionColumns(list(compress(now, moved)))
     if len(after.rows) == len(now):
-        before = base  # whose columns are there from the delta before
+        before = base  # whose columns exist from the previous delta
     else:
         before = PartitionColumns(list(compress(base.rows, moved)))
     if (after.topics, after.partitions) != (before.topics, before.partitions):
@@ -369,7 +369,7 @@ def _group_changes(
 ) -> GroupChanges:
     changed = [n for n in compress(range(len(now)), map(is_not, now, base)) if now[n] != base[n]]
     writes: list[GroupState | None] = []
-    places: dict[int, int] = {}  # by identity: what one epoch wrote is one object
+    places: dict[int, int] = {}  # by identity: all writes of one epoch are one object
     which: list[int] = []
     for n in changed:
         state = now[n]
@@ -387,7 +387,7 @@ def _end_changes(base: Sequence[int], now: Sequence[int]) -> EndChanges:
 
 
 def _gaps(places: Sequence[int]) -> list[int]:
-    """Return each place as its distance from the one before, the first one as it is."""
+    """Return each place as its distance from the previous one, the first one unchanged."""
     return list(map(sub, places, chain((0,), places)))
 
 

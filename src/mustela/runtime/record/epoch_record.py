@@ -1,4 +1,4 @@
-"""The epoch record: what Kafka alone knows of how far an application has come."""
+"""The epoch record: the only record of an application's progress, kept in Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 T = TypeVar("T")
 
 EPOCH_RECORD_FORMAT = 2
-"""2 names lives, stores and dormant sources; a record of format 1 names none."""
+"""Format 2 holds lives, stores and dormant sources; format 1 does not."""
 _READ = (1, EPOCH_RECORD_FORMAT)
 EPOCH_RECORD_KEY = b"epoch"
 _MAGIC = b"MEP"
@@ -48,7 +48,7 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
         partition: The partition.
         end: Offset of the next record to read.
         max_timestamp: The largest timestamp seen, or -1.
-        seen_ms: When the last record was seen, by the driver's clock.
+        seen_ms: When the last record was seen, by the driver's clock, in milliseconds.
         idle: Whether the partition is idle.
         leader_epoch: A leader epoch in which the log reached ``end``, or -1.
     """
@@ -68,16 +68,16 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StoreState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """What a store was when it was last part of the program.
+    """The properties of a store when it was last part of the program.
 
     Attributes:
         logged: Whether it had a changelog that holds all of it.
-        changelog_id: The id of the changelog topic, which changes when it is made anew.
-        stage: Identity of the stage where it lived.
-        meaning: What its bytes mean, by name of the aspect.
+        changelog_id: The id of the changelog topic, which changes when it is recreated.
+        stage: Identity of its stage.
+        meaning: The meaning of its bytes, by name of the aspect.
         sources: The source topics whose records reach it.
-        slept_at: Where it is not part of the program any more: topic, partition and offset of what
-            its sources were read to when it left.
+        slept_at: If it is no longer part of the program: topic, partition and offset that its
+            sources had been read to when it was removed.
     """
 
     logged: bool
@@ -89,7 +89,7 @@ class StoreState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What was last committed of one key group of one stage."""
+    """The last committed write of one key group of one stage."""
 
     incarnation: int
     epoch: int
@@ -104,37 +104,38 @@ class EpochRecord(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         incarnation: Number of the run of the application, counted from 1.
         epoch: Number of the epoch, counted from 1.
         attempt: Which run of the epoch was committed, counted from 0.
-        time_ms: The epoch's one wall-clock time.
+        time_ms: The epoch's one wall-clock time, in milliseconds.
         partitions: Each source partition.
-        topic_ids: Each source topic's id, which changes when a topic is deleted and made anew.
-        groups: By stage identity, for each key group what was last committed, or None.
-        changelog_ends: By store, for each key group the end offset of its changelog partition.
+        topic_ids: Each source topic's id, which changes when a topic is recreated.
+        groups: By stage identity, the last committed write of each key group, or None.
+        changelog_ends: By store, the end offset of each key group's changelog partition.
         watermark: The watermark in milliseconds, or -1.
         key_groups: Number of key groups, G.
-        lanes: Number of lanes, L; says nothing about the state.
+        lanes: Number of lanes, L; the state does not depend on it.
         fingerprint: Hash of the topology.
         state_format: Format of stores and changelogs.
         mirrored_ms: When group offsets of every partition were last committed.
-        found_topics: Topics that were found by a pattern, in the order in which they were found,
-            which is part of the order of their records.
-        global_ends: By topic of a global table, its id and how far each partition was read.
-        layouts: By store, how its rows are laid out.
-        life: Names the life of the application: a reset begins another one.
-        adopts_unnamed: Whether local state that names no life is this life's, because it began
-            under a version that gave lives no names.
+        found_topics: Topics that matched a pattern, in the order in which they were found, which is
+            part of the order of their records.
+        global_ends: By topic of a global table, its id and the offset read in each partition.
+        layouts: By store, the layout of its rows.
+        life: The name of the application's life: a reset begins a new one.
+        adopts_unnamed: Whether local state that names no life belongs to this one, because the life
+            began under a version that did not name lives.
         event_time: What closes windows and fires timers.
-        stores: By name, what each store was that was ever part of the program.
-        dormant: The source topics that were not read in this epoch: they are not in the program,
-            or were not there. What was read of them stays in ``partitions`` and ``topic_ids``.
-        dropped: The stores that were dropped: some local state may have their rows yet, which no
-            program may take for its own.
-        epochs_id: The id of the epochs topic, which changes when it is deleted and made anew; empty
-            where no look has made sure of it.
-        global_logs: By topic of a global table, how often it lost records that were read, and for
-            each partition a leader epoch in which the log reached the end in ``global_ends``.
-        truncated: The source partitions that stopped the application because they lost what was
-            read of them, and up to where they still were what was read, as it saw then. Nobody
-            goes on until a person has said how, however far the logs have grown since.
+        stores: By name, each store that was ever part of the program.
+        dormant: The source topics that were not read in this epoch, because they are not in the
+            program or did not exist. Their offsets stay in ``partitions`` and ``topic_ids``.
+        dropped: The stores that were dropped: some local state may still have their rows, which no
+            program may use.
+        epochs_id: The id of the epochs topic, which changes when it is recreated; empty until it is
+            confirmed.
+        global_logs: By topic of a global table, how often it lost records that were read, and a
+            leader epoch for each partition in which the log reached the end in ``global_ends``.
+        truncated: The source partitions that stopped the application because they lost records
+            which were read, and up to which offset they still held what was read at that time. The
+            application does not continue until a command says how, however far the logs have grown
+            since.
     """
 
     incarnation: int
@@ -178,15 +179,15 @@ def encode_epoch_record(record: EpochRecord) -> bytes:
 
 
 def decode_epoch_record(data: bytes, application_id: str = "APP") -> EpochRecord:
-    """Return the record that `encode_epoch_record` made ``data`` from.
+    """Return the record that `encode_epoch_record` encoded as ``data``.
 
     Args:
         data: The value of a row of the epochs topic.
-        application_id: Whose it is, for the errors.
+        application_id: The application, for the errors.
 
     Raises:
         EpochRecordFormatError: If another version wrote it.
-        InvariantError: If it is no epoch record at all.
+        InvariantError: If it is not an epoch record.
     """
     if data[:3] != _MAGIC or len(data) < 4:
         msg = "the epochs topic holds something that is not an epoch record"
@@ -204,12 +205,12 @@ def decode_epoch_record(data: bytes, application_id: str = "APP") -> EpochRecord
 
 
 def decode_body(decoder: msgspec.msgpack.Decoder[T], data: bytes, application_id: str) -> T:
-    """Return what a row of the epochs topic says after its magic and format.
+    """Decode a row of the epochs topic after its magic and format.
 
     Args:
-        decoder: Of its format.
+        decoder: The decoder of its format.
         data: The row's value.
-        application_id: Whose it is, for the error.
+        application_id: The application, for the error.
 
     Raises:
         InvariantError: If it is damaged.

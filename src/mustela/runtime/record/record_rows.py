@@ -1,4 +1,4 @@
-"""Which row of the epochs topic tells of an epoch: a whole record, or a delta to the last one."""
+"""Rows of the epochs topic: a whole record, or a delta to the last one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class RecordPolicy:
     """When a whole record is written.
 
     Attributes:
-        whole_bytes_max: While a whole record has no more bytes than this, each one is whole.
-        deltas_max: So many deltas at most lie between two whole records: a reader goes past them.
+        whole_bytes_max: Records of at most this many bytes are always written whole.
+        deltas_max: The maximum number of deltas between two whole records, because a reader has to
+            skip them.
     """
 
     whole_bytes_max: int = 4096
@@ -42,14 +43,14 @@ class RecordRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A whole record and the deltas that were made to it.
+    """A whole record and its deltas.
 
     Attributes:
         record: The record.
         size: Its bytes.
         columns: Its partitions.
         deltas: How many deltas there are.
-        deltas_size: Their bytes.
+        deltas_size: Their total bytes.
     """
 
     record: EpochRecord
@@ -59,22 +60,22 @@ class _Base:
     deltas_size: int = 0
 
     def bears_more(self, policy: RecordPolicy) -> bool:
-        """Whether a delta to it may be written at all."""
+        """Return whether another delta to it may be written."""
         return self.size > policy.whole_bytes_max and self.deltas < policy.deltas_max
 
     def is_dear(self, size: int) -> bool:
-        """Whether a delta has more bytes than the rows had since the base, on average.
+        """Return whether a delta is larger than the average row since the base.
 
-        Deltas grow, as more partitions differ from the base: from there on a new base is cheaper.
+        Deltas grow as more partitions differ from the base: from then on a new base is cheaper.
         """
         return size * max(1, self.deltas) > self.size + self.deltas_size
 
 
 class RecordRows:
-    """Makes the rows of one run, which alone writes to the epochs topic.
+    """Builds the rows of one run, the only writer of the epochs topic.
 
-    A delta is made only to a whole record that is known to be committed: what became of a row that
-    `committed` was not called for, nobody says, and the next one is whole.
+    A delta is built only on a whole record that is known to be committed: if `committed` was not
+    called for a row, its outcome is unknown, and the next row is whole.
 
     Args:
         policy: When a whole record is written.
@@ -95,7 +96,7 @@ class RecordRows:
         return RecordRow(EPOCH_RECORD_KEY, value)
 
     def row(self, record: EpochRecord) -> RecordRow:
-        """Return the row of a record: a delta where that is worth it."""
+        """Return the row of a record: a delta if that is worthwhile."""
         base, self._base = self._base, None
         if base is None or not base.bears_more(self._policy):
             return self.whole(record)
@@ -110,18 +111,18 @@ class RecordRows:
         return RecordRow(EPOCH_DELTA_KEY, value)
 
     def committed(self) -> None:
-        """Note that the row that was made last is committed."""
+        """Note that the last row is committed."""
         self._base, self._next = self._next, None
 
 
 class RecordFold:
-    """Reads the epochs topic in its order, record by record."""
+    """Reads the epochs topic in order, record by record."""
 
     def __init__(self) -> None:
         self._base: EpochRecord | None = None
 
     def take(self, value: bytes) -> EpochRecord | None:
-        """Return the record that a row tells of.
+        """Return the record that a row represents.
 
         Args:
             value: The value of the next committed row.

@@ -1,4 +1,4 @@
-"""Which offsets have been read, which can be, and how an epoch cuts them."""
+"""The offsets that have been read, those that can be, and how an epoch cuts them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Cut:
 
     Attributes:
         start: First offset.
-        end: Offset behind the last one.
+        end: Offset after the last one.
         known_end: End of the partition when the cut was made.
-        sure: Of a cut at a moment: the offset up to which the broker says that all records are
-            older. Tasks read on from there, at most to ``end``, and stop at the moment itself.
+        sure: For a cut at a time: the offset up to which all records are older, according to the
+            broker. Tasks read on from there, at most to ``end``, and stop at the time itself.
     """
 
     start: int
@@ -34,7 +34,7 @@ class Cut:
 
     @property
     def to_end(self) -> bool:
-        """Whether the partition is read to its known end."""
+        """Return whether the partition is read to its known end."""
         return self.end >= self.known_end
 
 
@@ -44,7 +44,7 @@ class SourceOffsets:
 
     Attributes:
         next_offsets: Offset of the next record to read, by partition.
-        leaders: A leader epoch in which the log reached that offset; none where it is not known.
+        leaders: A leader epoch in which the log reached that offset; missing if unknown.
     """
 
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -60,16 +60,16 @@ class SourceOffsets:
         return {tp: (starts[tp], ends[tp]) for tp in self._where(gt, ends)}
 
     def read_beyond(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end of each partition that ends before what was read of it."""
+        """Return the end of each partition that ends before its next offset."""
         return {tp: ends[tp] for tp in self._where(lt, ends)}
 
     def _where(
         self, holds: Callable[[int, int], bool], ends: Mapping[TopicPartition, int]
     ) -> Iterable[TopicPartition]:
-        """Yield the partitions whose end is in a relation to what was read of them.
+        """Yield the partitions whose end has some relation to their next offset.
 
         With thousands of partitions of which few have moved, no Python code runs for the others:
-        ends come in the order in which they were asked for.
+        the ends are in the order in which they were requested.
         """
         starts = self.next_offsets
         if list(starts) == list(ends):
@@ -94,14 +94,14 @@ class SourceOffsets:
     def advance(
         self, cuts: Mapping[TopicPartition, Cut], leaders: Mapping[TopicPartition, int]
     ) -> None:
-        """Note that the cuts were committed, and leader epochs in which the logs reached them."""
+        """Record committed cuts, and leader epochs in which the logs reached them."""
         for tp, cut in cuts.items():
             self.next_offsets[tp] = cut.end
             self.leaders.pop(tp, None)
         self.leaders.update(leaders)
 
     def put(self, place: TopicPartition, at: LogPosition) -> None:
-        """Go on at a position."""
+        """Continue reading at a position."""
         self.next_offsets[place] = at.offset
         self.leaders.pop(place, None)
         if at.leader_epoch >= 0:
@@ -125,8 +125,8 @@ def ranges_of(
         cuts: What the epoch reads.
         topics: Index of each topic in the plan.
         floors: Largest timestamp of each partition before this epoch.
-        latest: For each topic the timestamp behind which one does not count.
-        until: The moment at which tasks stop reading.
+        latest: For each topic, the largest timestamp that counts.
+        until: The time at which tasks stop reading.
 
     Example:
         >>> cut = {TopicPartition("t", 0): Cut(0, 4_000, 4_000)}
@@ -160,7 +160,7 @@ def cuts_made(
     topics: Mapping[str, int],
     reports: Iterable[RangeReport],
 ) -> dict[TopicPartition, Cut]:
-    """Return the cuts as they were made: up to where tasks stopped reading."""
+    """Return the cuts up to where tasks actually stopped reading."""
     names = {index: topic for topic, index in topics.items()}
     made = dict(cuts)
     for report in reports:

@@ -1,7 +1,6 @@
-"""Stores that were renamed: the epoch record knows each by the name of its changelog.
+"""Renamed stores: the epoch record knows each by the name of its changelog.
 
-So a program that renames a store, and the one before it, which a rollback brings back, both find
-what is theirs.
+So a program that renames a store, and its previous version after a rollback, both find the store.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ _BY_STORE = ("changelog_ends", "layouts", "stores")
 
 
 def with_log_names(record: EpochRecord, plan: Plan) -> EpochRecord:
-    """Return a record that knows the stores of a program by the names of their changelogs."""
+    """Return a record with the stores of a program under the names of their changelogs."""
     changed = {name: log for name, log in plan.log_names.items() if name != log}
     return _renamed(record, changed) if changed else record
 
 
 def with_store_names(record: EpochRecord, plan: Plan) -> EpochRecord:
-    """Return a record that knows the stores of a program by their names in it.
+    """Return a record with the stores of a program under their names in the program.
 
-    Another store that has such a name in the record is not in what is returned; the gate asks
-    `gate.differences.names_taken` whether there is one.
+    Another store with such a name in the record is left out of the result; the gate checks for one
+    with `gate.differences.names_taken`.
     """
     changed = {log: name for name, log in plan.log_names.items() if name != log}
     return _renamed(record, changed) if changed else record

@@ -1,4 +1,4 @@
-"""Where a person says how an application that does not run is to go on.
+"""Commands that decide how a stopped application continues.
 
 Owns: edits of the epoch record, dropped stores, rewritten rows, the fence before the write.
 Entry: repair.py.

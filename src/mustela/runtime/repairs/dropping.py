@@ -1,9 +1,9 @@
-"""Takes a store out of an application's record, so that it starts empty or is forgotten. Pure.
+"""Removes a store from an application's record, so that it starts empty or is forgotten. Pure.
 
-A store that the program still has gets a new changelog, whose id is another: local state of the old
-one is then not that of the record, on whatever host it lies, and is made anew. That holds for all
-stores that live together with it, which are restored from their changelogs. So nothing that would
-depend on local state alone is dropped, or lost along with it.
+A store that the program still has gets a new changelog with a new id: local state of the old one
+then does not match the record, on whatever host it is, and is rebuilt. That holds for all stores in
+the same stage, which are restored from their changelogs. So a drop is refused if rows exist only in
+local state.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class StoreNotDroppedError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A store that is to be dropped.
+    """A store to drop.
 
     Attributes:
-        store: The name that the record has it under, which is that of its changelog.
+        store: Its name in the record, which is that of its changelog.
         topic: Its changelog.
-        claimed: The name that the program has it under; empty if it has no such store.
-        beside: The stores that live together with it and are made anew from their changelogs.
+        claimed: Its name in the program; empty if the program has no such store.
+        beside: The other stores of its stage, which are rebuilt from their changelogs.
     """
 
     store: str
@@ -52,17 +52,17 @@ class Drop:
 
 
 def drop_of(record: EpochRecord, store: str, plan: Plan, application_id: str) -> Drop:
-    """Return what is to be dropped.
+    """Return what to drop.
 
     Args:
         record: The last epoch record.
-        store: The store, as the program names it, or as the record does.
+        store: The store's name in the program or in the record.
         plan: The program.
         application_id: The application.
 
     Raises:
         UnknownStoreError: If the record has no such store.
-        StoreNotDroppedError: If rows would be kept, or lost, that are in no changelog.
+        StoreNotDroppedError: If rows that are in no changelog would be kept or lost.
     """
     name = plan.log_names.get(store, store)
     known = {*record.stores, *record.changelog_ends}
@@ -98,10 +98,10 @@ def drop_of(record: EpochRecord, store: str, plan: Plan, application_id: str) ->
 
 
 def without(record: EpochRecord, store: str, *, now_ms: int) -> EpochRecord:
-    """Return the record of a new incarnation that has no such store.
+    """Return the record of a new incarnation without the store.
 
-    Local state that does not say to which changelog it belongs is not this life's any more, unless
-    it has rows that are in no changelog.
+    Local state that does not name its changelog no longer belongs to this life, unless it has rows
+    that are in no changelog.
     """
     fields = {
         field: {name: value for name, value in getattr(record, field).items() if name != store}

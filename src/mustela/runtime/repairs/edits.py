@@ -1,7 +1,7 @@
-"""What becomes of an epoch record when a person says where an application is to go on.
+"""Edits of an epoch record, by commands that set where an application continues.
 
-Pure functions: from what the record, the group and the broker say, and from what is wanted, to the
-record that the next start shall find. `repair` writes it.
+Pure functions: from the record, the group's offsets, the broker's offsets and the request to the
+record that the next start should find. `repair` writes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class UnknownSourceError(UsageError):
-    """The topic or partition of an offset to be set does not exist."""
+    """The topic or partition of an offset to set does not exist."""
 
     code = "OFFSETS_UNKNOWN_SOURCE"
 
@@ -57,17 +57,16 @@ class SourceView:
 
     Attributes:
         place: The partition.
-        recorded: Its next offset by the epoch record; None if the record does not know it.
-        group: The offset of the consumer group, which mirrors the record; None without.
+        recorded: Its next offset in the epoch record; None if the record does not have it.
+        group: The offset of the consumer group, which mirrors the record; None if it has none.
         earliest: The first offset that the broker holds; None if it has no such partition.
         end: The last stable offset; None if the broker has no such partition.
-        leader: The leader epoch of that look, or -1 if it is not known.
-        kept: Up to where the log still is what was read of it; None if it lost nothing of that,
-            as far as leader epochs tell.
-        recorded_id: The id of the topic that was read, empty if the record does not know it.
-        broker_id: The id of the topic that is there now, empty if there is none.
-        is_added: Whether the partition was added to a topic that is read, since the record was
-            written.
+        leader: The leader epoch at that time, or -1 if unknown.
+        kept: Up to which offset the log still holds what was read; None if it lost nothing, as far
+            as leader epochs show.
+        recorded_id: The id of the topic that was read, empty if the record does not have it.
+        broker_id: The id of the existing topic, empty if there is none.
+        is_added: Whether the partition was added to its topic since the record was written.
 
     Example:
         >>> view = SourceView(
@@ -91,19 +90,19 @@ class SourceView:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets wait, None where nothing is known of them."""
+        """The number of waiting offsets, or None if unknown."""
         if self.recorded is None or self.end is None:
             return None
         return max(0, self.end - self.recorded)
 
     @property
     def is_recreated(self) -> bool:
-        """Whether the topic was deleted and made again since it was read."""
+        """Whether the topic was recreated since it was read."""
         return bool(self.recorded_id and self.broker_id) and self.recorded_id != self.broker_id
 
     @property
     def trouble(self) -> str:
-        """What is not as the application left it; empty if all is well."""
+        """What has changed since the application stopped; empty if nothing."""
         if not self.broker_id or self.end is None or self.earliest is None:
             return "not there"
         if self.is_recreated:
@@ -123,13 +122,13 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is to change in a record.
+    """The changes to a record.
 
     Attributes:
         offsets: New next offsets.
-        leaders: Leader epochs in which the logs reached them, where these are known.
-        topic_ids: Ids of the topics that they belong to.
-        dropped: Partitions that are no longer there.
+        leaders: Leader epochs in which the logs reached them, if known.
+        topic_ids: Ids of their topics.
+        dropped: Partitions that no longer exist.
     """
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -143,11 +142,11 @@ Views = Mapping[TopicPartition, SourceView]
 
 
 def move(views: Views, wanted: Wanted) -> Edit:
-    """Set offsets that a person names.
+    """Set the given offsets.
 
     Raises:
         UnknownSourceError: If there is no such topic or partition.
-        OffsetNotThereError: If the broker holds no such offset.
+        OffsetNotThereError: If the broker does not hold the offset.
     """
     for place, offset in wanted.items():
         view = _there(views, place)
@@ -166,11 +165,11 @@ def move(views: Views, wanted: Wanted) -> Edit:
 
 
 def skip(views: Views, place: TopicPartition, offset: int) -> Edit:
-    """Go past one record, which must be the next one.
+    """Skip one record, which must be the next one.
 
     Raises:
         UnknownSourceError: If there is no such topic or partition.
-        SkipNotNextError: If the next record is another one.
+        SkipNotNextError: If it is not the next record.
     """
     view = _there(views, place)
     if view.recorded == offset and view.end is not None and offset < view.end:
@@ -190,10 +189,10 @@ def skip(views: Views, place: TopicPartition, offset: int) -> Edit:
 
 
 def accept_group(views: Views) -> Edit:
-    """Go on from the offsets of the consumer group, which somebody has moved.
+    """Continue from the offsets of the consumer group, which were changed from outside.
 
     Raises:
-        OffsetNotThereError: If the broker holds no such offset.
+        OffsetNotThereError: If the broker does not hold the offset.
     """
     moved = {
         place: view.group
@@ -204,11 +203,12 @@ def accept_group(views: Views) -> Edit:
 
 
 def accept_broker(views: Views) -> Edit:
-    """Go on where the broker's logs allow it: topics were made again, or logs were cut.
+    """Continue where the broker's logs allow it, after topics were recreated or logs truncated.
 
-    A topic that was made again is read from its start. Where records were deleted unread, also of a
-    partition that was added since, reading goes on at the first that is left; where the log lost
-    what was read, where it still is what was read, or at its end if leader epochs do not tell.
+    A recreated topic is read from its start. If records were deleted unread, including those of a
+    partition added since, reading continues at the first record left. If the log lost records that
+    were read, reading continues where it still holds what was read, or at its end if leader epochs
+    do not show that.
     """
     offsets: dict[TopicPartition, int] = {}
     ids: dict[str, str] = {}
@@ -234,9 +234,9 @@ def accept_broker(views: Views) -> Edit:
 
 
 def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
-    """Return the record after an edit: of a new incarnation, with the same epoch and state.
+    """Return the record after an edit, with a new incarnation and the same epoch and state.
 
-    Watermarks stay, as they never go back; a partition of a topic that was made again has none.
+    Watermarks stay, as they never go back; a partition of a recreated topic has none.
     """
     anew = {topic for topic, id_ in edit.topic_ids.items() if record.topic_ids.get(topic) != id_}
     partitions: dict[TopicPartition, PartitionState] = {}
@@ -249,7 +249,7 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
         if before is None or place.topic in anew:
             partitions[place] = PartitionState(*place, offset, leader_epoch=leader)
         else:
-            # Anything else that the record knows of the old offset says nothing of the new one.
+            # Nothing else in the record about the old offset applies to the new one.
             time = before.max_timestamp, before.seen_ms, before.idle
             partitions[place] = PartitionState(*place, offset, *time, leader)
     return msgspec.structs.replace(
@@ -271,14 +271,14 @@ def edited(record: EpochRecord, edit: Edit, *, now_ms: int) -> EpochRecord:
 def beginning(
     record: EpochRecord | None, edit: Edit, *, key_groups: int, now_ms: int, life: str
 ) -> EpochRecord:
-    """Return the record of an application without any state, which begins at these offsets.
+    """Return the record of an application without state that begins at these offsets.
 
     Args:
-        record: The last record, whose incarnation goes on.
+        record: The last record, whose incarnation is continued.
         edit: Where to begin.
         key_groups: The number of key groups.
         now_ms: Wall-clock time.
-        life: Names the new life.
+        life: The name of the new life.
     """
     return EpochRecord(
         incarnation=1 if record is None else record.incarnation + 1,
@@ -318,7 +318,7 @@ def _there(views: Views, place: TopicPartition) -> SourceView:
 
 
 def _with_rest(views: Views, wanted: dict[TopicPartition, int], ids: dict[str, str]) -> Edit:
-    """Add what else a topic that was made again needs: all of its offsets mean other records."""
+    """Add the other partitions of recreated topics, whose offsets mean other records."""
     again = {place.topic for place in wanted if views[place].is_recreated}
     rest = accept_broker({p: view for p, view in views.items() if p.topic in again})
     offsets = {**rest.offsets, **wanted}
@@ -331,7 +331,7 @@ def _edit(
     topic_ids: Mapping[str, str] | None = None,
     dropped: frozenset[TopicPartition] = frozenset(),
 ) -> Edit:
-    """Return an edit that names the leaders, who have the logs up to the offsets."""
+    """Return an edit with the leaders that have the logs up to the offsets."""
     leaders = {
         place: views[place].leader
         for place, offset in offsets.items()
@@ -345,7 +345,7 @@ def _name(place: TopicPartition) -> str:
 
 
 def whole_topics(views: Views, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions that topics have on the broker.
+    """Return the partitions of topics on the broker.
 
     Raises:
         UnknownSourceError: If there is no such topic.

@@ -1,4 +1,4 @@
-"""Sets an application that is not running to go on elsewhere: fences it, and writes its record."""
+"""Changes where a stopped application continues: fences it, and writes its record."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RecordMovedError(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is there before a change.
+    """The situation before a change.
 
     Attributes:
         record: The last epoch record, None if there is none.
@@ -68,11 +68,11 @@ class Sight:
 
 
 class Repair:
-    """Looks at where an application is, and commits where it is to go on.
+    """Finds out where an application is, and commits where it continues.
 
-    A change is one transaction of the application's own producer, which fences whoever runs: it
-    holds the new epoch record and the group's offsets that mirror it. The next start finds nothing
-    strange.
+    A change is one transaction of the application's own producer, which fences a running instance:
+    it holds the new epoch record and the group's offsets that mirror it. The next start finds a
+    consistent state.
 
     Args:
         settings: Name the application and the brokers.
@@ -86,10 +86,10 @@ class Repair:
         self._cluster = world.cluster
 
     def look(self, more: Iterable[str] = ()) -> Sight:
-        """Return where the application is; nobody is disturbed.
+        """Return where the application is, without disturbing a running instance.
 
         Args:
-            more: Topics to look at that it may never have read.
+            more: Further topics to look at, which it may never have read.
         """
         record = self._record()
         group = self._cluster.group_offsets(self._name)
@@ -113,7 +113,7 @@ class Repair:
         kept = self._cluster.kept_ends(led_by_others(record, same)) if record else {}
         if record is not None:
             kept = {p: at for p, at in marked(record).items() if p in same} | kept
-        if record is not None and record.fingerprint:  # a run names all partitions that are there
+        if record is not None and record.fingerprint:  # a run records all existing partitions
             added = frozenset(same.keys() - recorded.keys())
         views = {
             place: SourceView(
@@ -133,7 +133,7 @@ class Repair:
         return Sight(record, views)
 
     def recorded(self, sight: Sight) -> EpochRecord:
-        """Return the record, which must be there.
+        """Return the record, which must exist.
 
         Raises:
             NoEpochRecordError: If there is none.
@@ -149,11 +149,11 @@ class Repair:
         return sight.record
 
     def group_alone(self, sight: Sight) -> bool:
-        """Return whether the group has offsets, and nothing else of the application is there.
+        """Return whether the group has offsets, and nothing else of the application exists.
 
         Raises:
             StateWithoutRecordError: If a changelog holds rows, which the record of a new
-                application would not know.
+                application would not include.
         """
         own = internal_topics_of(self._name, self._cluster.topics())
         logs = [topic for topic in own if topic.endswith(CHANGELOG)]
@@ -169,14 +169,14 @@ class Repair:
         return any(view.group is not None for view in sight.views.values())
 
     def take_over(self) -> None:
-        """End whoever runs the application."""
+        """Fence any running instance of the application."""
         self._world.transactions.reopen()
 
     def fence(self, sight: Sight) -> None:
-        """End whoever runs the application, and see that the record is still the one looked at.
+        """Fence any running instance, and check that the record has not changed since ``sight``.
 
         Raises:
-            RecordMovedError: If it is not.
+            RecordMovedError: If it has changed.
         """
         self.take_over()
         now, then = self._record(), sight.record
@@ -190,31 +190,31 @@ class Repair:
             )
 
     def change(self, sight: Sight, edit: Edit) -> EpochRecord:
-        """Commit an edit of the record; state stays. To be called when older instances are fenced.
+        """Commit an edit of the record; state stays. Call it when older instances are fenced.
 
         Args:
-            sight: What the edit was made from.
-            edit: What is to change.
+            sight: The situation that the edit is based on.
+            edit: The changes.
         """
         now_ms = self._world.clock.now_ms()
         record = edited(self.recorded(sight), edit, now_ms=now_ms)
         return self._commit(record, _mirrored(record, sight))
 
     def drop(self, sight: Sight, drop: Drop) -> EpochRecord:
-        """Commit that a store is not in the record any more.
+        """Commit a record without a store.
 
-        To be called when older instances are fenced and its changelog is deleted. In this order no
-        start between the two goes on: one that finds the store in the record, and its changelog
-        gone, is stopped; one that found rows in the changelog of a store that is not in the record
-        would take them for rows of the new store.
+        Call it when older instances are fenced and its changelog is deleted. This order is safe if
+        an application starts in between: it finds the store in the record without its changelog,
+        and stops. In the other order it would take the rows in the changelog for rows of a new
+        store.
 
         Args:
-            sight: What the drop was made from.
+            sight: The situation that the drop is based on.
             drop: The store.
         """
         now_ms = self._world.clock.now_ms()
         record = without(self.recorded(sight), drop.store, now_ms=now_ms)
-        return self._commit(record, {})  # whether a tool moved the group is not for this to decide
+        return self._commit(record, {})  # a drop does not decide about a group that a tool moved
 
     def upgrade(
         self,
@@ -223,17 +223,17 @@ class Repair:
         read: Callable[[str, int, int], Iterator[LogRow]],
         say: Callable[[str], None],
     ) -> EpochRecord:
-        """Rewrite the older rows of stores, and commit that there are none any more.
+        """Rewrite the older rows of stores, and commit that none are left.
 
-        To be called when older instances are fenced. Each transaction holds some rows and a record
-        that names the new end of their changelog, so that an application can go on after any of
-        them, and this can be begun again.
+        Call it when older instances are fenced. Each transaction holds some rows and a record with
+        the new end of their changelog, so that an application can continue after any of them, and
+        the upgrade can be resumed.
 
         Args:
-            sight: What the jobs were made from.
+            sight: The situation that the jobs are based on.
             jobs: The stores.
             read: Reads a partition of a changelog up to an offset.
-            say: Is told what was done.
+            say: Called with reports of what was done.
 
         Raises:
             SerdeError: If a row cannot be read, or its upgrade fails; what was committed stays.
@@ -267,12 +267,12 @@ class Repair:
         return record
 
     def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
-        """Commit the record of an application without state, which begins at these offsets.
+        """Commit the record of an application without state that begins at these offsets.
 
-        To be called when older instances are fenced, and what they left is deleted.
+        Call it when older instances are fenced and their state is deleted.
 
         Args:
-            sight: What the edit was made from.
+            sight: The situation that the edit is based on.
             edit: Where to begin.
             key_groups: The number of key groups.
         """
@@ -290,7 +290,7 @@ class Repair:
     def offsets_at(
         self, places: Iterable[TopicPartition], time_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that is not older than a time; else the end."""
+        """Return the offset of the first record at or after a time, or the end."""
         asked = list(places)
         found = self._cluster.offsets_for_times(dict.fromkeys(asked, time_ms)) if asked else {}
         offsets = {place: at for place, at in found.items() if at is not None}
@@ -314,13 +314,13 @@ class Repair:
         return record
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections."""
         self._world.transactions.close()
         self._cluster.close()
 
 
 def _mirrored(record: EpochRecord, sight: Sight) -> dict[tuple[str, int], int]:
-    """Return the group's offsets that mirror a record, of the partitions that are there."""
+    """Return the group's offsets that mirror a record, for existing partitions."""
     there = {place for place, view in sight.views.items() if view.end is not None}
     return {
         (part.topic, part.partition): part.end

@@ -1,9 +1,9 @@
-"""Rewrites the rows of older versions in the changelogs of an application that does not run.
+"""Rewrites rows of older versions in the changelogs of a stopped application.
 
-Local state follows its changelog: a key group whose copy is behind reads what was written since. So
-nothing is written but changelogs and the epoch record, in transactions of bounded size, each of
-which leaves a state that an application can go on with. What is done is seen by the rows, so that
-a job that was broken off is begun again.
+Local state follows its changelog: a key group whose copy lags reads what was written since. So only
+changelogs and the epoch record are written, in transactions of bounded size, each of which leaves a
+state that an application can continue from. The rows show what is done, so that an interrupted job
+can be resumed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ROWS_MAX: Final = 5_000
-"""How many rows one transaction rewrites at most."""
+"""The maximum number of rows that one transaction rewrites."""
 
 LogRow = tuple[int, bytes, bytes | None]
 """Offset, key and row of a changelog's record."""
@@ -56,15 +56,15 @@ class StateNotUpgradedError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrading:
-    """A store whose older rows are to be rewritten.
+    """A store whose older rows will be rewritten.
 
     Attributes:
-        store: The name that the record has it under.
-        spec: The store, as the program has it.
-        stage: Identity of the stage where it lives.
+        store: Its name in the record.
+        spec: The store in the program.
+        stage: Identity of its stage.
         topic: Its changelog.
-        versions: The older versions of which there may be rows.
-        meaning: What its rows mean when this is done.
+        versions: The older versions that rows may have.
+        meaning: The meaning of its rows afterwards.
     """
 
     store: str
@@ -78,17 +78,18 @@ class Upgrading:
 def upgrades_of(
     record: EpochRecord, plan: Plan, application_id: str, only: str | None
 ) -> tuple[list[Upgrading], list[str]]:
-    """Return the stores whose rows are to be rewritten, and what is said of those that are not.
+    """Return the stores to rewrite, and messages about those that are not rewritten.
 
     Args:
         record: The last epoch record.
         plan: The program.
         application_id: The application.
-        only: The store that is meant; None for all.
+        only: The only store to upgrade; None for all.
 
     Raises:
         UnknownStoreError: If the program has no such store.
-        StateNotUpgradedError: If rows of one cannot be read, or local state of some would be lost.
+        StateNotUpgradedError: If rows of a store cannot be read, or rows in local state would be
+            lost.
     """
     if only is not None and only not in plan.stores:
         msg = f"{application_id} has no store {only!r} in its program"
@@ -158,7 +159,7 @@ def _check_local(store: str, unlogged: list[StoreSpec]) -> None:
 
 
 def old_rows(job: Upgrading, read: Callable[[], Iterator[LogRow]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield keys and new rows of the rows in a changelog's partition that are of older versions.
+    """Yield keys and new rows for the rows of older versions in a changelog partition.
 
     Only the newest row of a key counts. The log is read twice, so that no more than the keys of
     old rows are held in memory.
@@ -180,7 +181,7 @@ def old_rows(job: Upgrading, read: Callable[[], Iterator[LogRow]]) -> Iterator[t
 
 
 def is_old(spec: StoreSpec, key: bytes, row: bytes) -> bool:
-    """Whether a row holds a value of an older version."""
+    """Return whether a row holds a value of an older version."""
     assert spec.row_versions is not None, spec.name
     newest, found = spec.row_versions.version, False
 
@@ -211,7 +212,7 @@ def rewritten(spec: StoreSpec, key: bytes, row: bytes) -> bytes:
 
 
 def in_parts(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield rows in lists that fit into a transaction."""
+    """Yield rows in lists that each fit into a transaction."""
     while part := list(islice(rows, ROWS_MAX)):
         yield part
 
@@ -238,7 +239,7 @@ def written(
 
 
 def upgraded(record: EpochRecord, job: Upgrading, *, now_ms: int) -> EpochRecord:
-    """Return the record that says that a store has no row of an older version."""
+    """Return the record that says that a store has no rows of older versions."""
     was: StoreState = record.stores[job.store]
     state = msgspec.structs.replace(was, meaning=dict(job.meaning))
     return msgspec.structs.replace(

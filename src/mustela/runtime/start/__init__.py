@@ -1,6 +1,6 @@
-"""From nothing to the first epoch.
+"""Starting: everything before the first epoch.
 
-Owns: the claim, what a start finds in Kafka, the restore.
+Owns: the claim, reading what the last run left in Kafka, the restore.
 Entry: opening.py.
 May import: gate, topics, commit and below.
 """

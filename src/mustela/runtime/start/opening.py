@@ -1,4 +1,4 @@
-"""From nothing to the first epoch: topics, the claim, the program, the state."""
+"""Starting an application: topics, the claim, the program, the state."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from mustela.state.faults import StateDamagedError, StateGoneError
 __all__ = ["CLAIMS_MAX", "Opening", "all_groups", "check_before_start", "row_handler", "row_limits"]
 
 CLAIMS_MAX = 5
-"""How often a claim is made, at most, that is fenced without another one."""
+"""How often a claim is repeated that was fenced without a newer claim."""
 
 
 def row_limits(settings: Settings, *, refuses: bool) -> RowLimits:
-    """Return what the settings say of output rows.
+    """Return the limits of output rows from the settings.
 
     Args:
         settings: The settings.
@@ -58,12 +58,12 @@ def row_handler(settings: Settings, plan: Plan) -> RowHandler:
 def check_before_start(
     settings: Settings, plan: Plan, world: World, listener: Listener
 ) -> Recovery:
-    """See whether the application can run at all, before an engine is started for it.
+    """Check whether the application can run, before an engine is started for it.
 
-    It is also before the claim: what cannot run must not end an instance that does.
+    This is also before the claim: an application that cannot run must not end a running instance.
 
     Returns:
-        What has found the topics, for `Opening`, which need not look again.
+        The topics found, for `Opening`, which need not look again.
 
     Raises:
         MustelaError: If topics are missing, or record, broker and program do not fit.
@@ -80,19 +80,19 @@ def _check(recovery: Recovery, faults: PassingFaults, listener: Listener) -> Non
 
 
 class Opening:
-    """Brings an application to where its next epoch can run.
+    """Prepares an application for its next epoch.
 
     Args:
         settings: The settings.
         plan: The physical plan.
         engine: A started engine.
         world: Kafka, disk and clocks.
-        listener: Is told of what happens.
+        listener: Receives the events.
         lanes: Number of lanes.
-        checked: What `check_before_start` gave; None checks here.
+        checked: The result of `check_before_start`; None checks here.
 
     Attributes:
-        plan: The plan that runs: it reads the topics that patterns have found, too.
+        plan: The running plan, including the topics that patterns have found.
         recovery: Finds topics, the last record and start offsets.
         global_tables: Follows the topics of global tables.
     """
@@ -121,7 +121,7 @@ class Opening:
         self._is_loaded = False
 
     def row_checks(self) -> RowChecks:
-        """Return what finds rows that the broker would refuse, before they are sent."""
+        """Return the checks for rows that the broker would refuse."""
         settings, recovery, world = self._settings, self.recovery, self._world
         return RowChecks(
             world.cluster,
@@ -141,7 +141,7 @@ class Opening:
             MustelaError: If the application cannot go on.
         """
         on_fault = self._listener.on_error
-        # Before the claim: what cannot run must not end an instance that does.
+        # Before the claim: an application that cannot run must not end a running instance.
         self._engine.check(self.plan)
         if not self._is_checked:
             _check(self.recovery, faults, self._listener)
@@ -155,7 +155,7 @@ class Opening:
         return state
 
     def _take_up(self, state: CommittedState, faults: PassingFaults) -> None:
-        """Bring engine and local state to what is claimed."""
+        """Bring the engine and local state to the claimed state."""
         on_fault = self._listener.on_error
         faults.retry(lambda: self.recovery.claimed(state), on_fault)
         self.global_tables.resume(state.global_marks)
@@ -170,10 +170,10 @@ class Opening:
         self._listener.on_event(Said(text=text))
 
     def take_plan(self, state: CommittedState) -> bool:
-        """Go on with the plan of the state, which may read topics that a pattern has found.
+        """Switch to the plan of the state, which may read newly found topics.
 
         Returns:
-            Whether it is another one.
+            Whether the plan has changed.
         """
         if state.plan is self.plan:
             return False
@@ -188,14 +188,14 @@ class Opening:
             self._engine.settle(all_groups(state))
 
     def release(self) -> None:
-        """Let go of the place of local state."""
+        """Release the directory of local state."""
         self._world.disk.release(self._state_dir)
 
     def _claim(self, committer: Committer, successor: Successor) -> CommittedState:
-        """Fence older instances, read what they left, and commit that this one goes on.
+        """Fence older instances, read what they left, and commit the claim of this one.
 
-        Who fences this one without a claim of its own is another one that asks how its last commit
-        ended, or that ends before it claims: then the claim is made again.
+        An instance that fences this one without a claim is only finding out how its last commit
+        ended, or ends before its claim: then this claim is repeated.
         """
         tries = 0
         while True:
@@ -215,7 +215,7 @@ class Opening:
                 return state
 
     def _place_state(self) -> None:
-        """Choose where local state lives, and delete what no stage claims any more."""
+        """Choose the directory of local state, and delete what no stage uses any more."""
         settings, disk = self._settings, self._world.disk
         name = settings.application_id
         backend = "memory" if settings.state.backend == "memory" else "disk"
@@ -315,7 +315,7 @@ class Opening:
 
 
 def all_groups(state: CommittedState) -> RestoreOrder:
-    """Return the order that names what is committed of every key group."""
+    """Return the order with the committed state of every key group."""
     return RestoreOrder(
         incarnation=state.incarnation, marks=state.marks(), watermark=state.watermark.value
     )

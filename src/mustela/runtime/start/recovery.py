@@ -1,4 +1,4 @@
-"""What a start finds in Kafka: topics, the last epoch record, and where to begin reading."""
+"""What a start reads from Kafka: topics, the last epoch record, and start offsets."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class NoStartOffsetError(UsageError):
 
 
 class Recovery:
-    """Reads what the last run left, and refuses to go on where it does not fit.
+    """Reads what the last run left, and refuses to continue if it does not fit.
 
     Args:
         settings: The settings.
-        plan: The plan that is to run.
+        plan: The plan to run.
         world: Kafka, and the wall clock.
-        say: Is told what goes on differently.
+        say: Called with reports of differences that do not stop the application.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Recovery:
         self._partitions = ensure_topics(self._cluster, self._settings, self._plan, self._clock)
 
     def tell_of_weak_topics(self) -> None:
-        """Say once which internal topics can lose what was committed."""
+        """Report once which internal topics can lose committed records."""
         if not self._is_told_of_weak:
             for text in self._cluster.weak_topics(internal_topics(self._settings, self._plan)):
                 self._say(text)
             self._is_told_of_weak = True
 
     def stale_after_ms(self) -> dict[str, int]:
-        """Return by topic the age above which a local copy of it is not believed."""
+        """Return, by topic, the age above which a local copy of it is too old."""
         topics = [table.topic for table in self._plan.global_tables]
         for _, store in self._plan.stores.values():
             if store.logged:
@@ -90,11 +90,11 @@ class Recovery:
 
     @property
     def widest_source(self) -> int:
-        """The number of partitions of the widest source topic: what a new topic gets."""
+        """The number of partitions of the widest source topic, used for new topics."""
         return max(self._partitions.values(), default=1)
 
     def examine(self) -> None:
-        """Look whether record, broker and program fit, before anything is started or written.
+        """Check that record, broker and program fit, before anything is started or written.
 
         Raises:
             MustelaError: If they do not.
@@ -109,7 +109,7 @@ class Recovery:
     def read_state(self, *, lanes: int) -> CommittedState:
         """Return the committed state, with a start offset for every live partition.
 
-        Only to be called when older instances are fenced.
+        Call it only when older instances are fenced.
 
         Raises:
             MustelaError: If record, broker and program do not fit; see `gate`.
@@ -136,11 +136,11 @@ class Recovery:
         return state
 
     def claimed(self, state: CommittedState) -> None:
-        """See what only shows when the claim is committed.
+        """Check what can only be checked when the claim is committed.
 
-        Learn which epochs topic it is that holds it, where no run has known that yet; and see that
-        no application which began at the same time has claimed a changelog of the same name: one
-        of the two looks after the other's claim.
+        Learn the id of the epochs topic that holds it, if no run has recorded it yet; and check
+        that no application started at the same time has claimed a changelog of the same name: one
+        of the two checks after the other's claim.
 
         Raises:
             ChangelogSharedError: If one has.
@@ -150,11 +150,11 @@ class Recovery:
             self._gate.refuse_shared(self._plan)
 
     def add_new_partitions(self, state: CommittedState) -> None:
-        """Read what was made since: partitions of known topics, and topics that match a pattern.
+        """Start reading new partitions of known topics, and new topics that match a pattern.
 
-        New partitions are read from their start, new topics as ``auto_offset_reset`` says. With
-        new topics ``state`` gets another plan. A topic that a pattern has found may go, and rests
-        until it is back: one answer that does not mention it is no reason to forget it.
+        New partitions are read from their start, new topics as ``auto_offset_reset`` says. With new
+        topics, ``state`` gets another plan. A topic that matched a pattern may disappear, and is
+        dormant until it returns: an answer without it is no reason to forget it.
         """
         before = dict(state.topic_ids)
         if self._plan.has_patterns:
@@ -184,20 +184,20 @@ class Recovery:
         places: Iterable[TopicPartition],
         beside: Collection[str] = (),
     ) -> dict[str, TopicDescription]:
-        """See that topics which were read just now, and the epochs topic, are what they were.
+        """Check that the topics just read, and the epochs topic, were not recreated.
 
-        One that is not there tells nothing: what was read of it was read before it went.
+        A missing topic is not judged: what was read of it was read before it was deleted.
 
         Args:
-            state: What is known of them.
+            state: The state with their known ids.
             places: What was read.
-            beside: More topics, which the same question is to be about.
+            beside: More topics to describe in the same request.
 
         Returns:
-            What was found of those.
+            The descriptions of those.
 
         Raises:
-            SourceTopicRecreatedError: If one was made anew.
+            SourceTopicRecreatedError: If one was recreated.
             EpochsTopicGoneError: If the epochs topic was.
         """
         read = {place.topic for place in places}
@@ -215,7 +215,7 @@ class Recovery:
         self._epochs.learn(state, found)
 
     def _see(self, state: CommittedState, topic: str, now: str, *, may_go: bool) -> None:
-        """Note that a topic is there, under the id that it has now."""
+        """Record that a topic exists, with its current id."""
         then = state.topic_ids.get(topic, now)
         if now == then:
             state.wake(topic, steady_ms(self._clock))
@@ -227,10 +227,10 @@ class Recovery:
         state.topic_ids[topic] = now
 
     def _differs(self, kind: Kind, topic: str, then: str, now: str) -> None:
-        """Say that a topic is another one now, or stop for it.
+        """Report that a topic was recreated, or stop because of it.
 
         Raises:
-            SourceTopicRecreatedError: If it is one that must not be.
+            SourceTopicRecreatedError: If the topic must not be recreated.
         """
         name = self._settings.application_id
         difference = Difference(kind=kind, subject=topic, then=then, now=now)
@@ -241,9 +241,9 @@ class Recovery:
         """Give every live partition without a recorded offset a start.
 
         Args:
-            state: What is committed.
-            known: Topics that are those which were read.
-            is_whole: Whether the state has all partitions that these had when it was written.
+            state: The committed state.
+            known: Topics that were read and not recreated.
+            is_whole: Whether the state has all partitions that existed when it was written.
         """
         places = [
             TopicPartition(topic, partition)
@@ -279,18 +279,18 @@ class Recovery:
         starts: Mapping[TopicPartition, int],
         latest: Collection[TopicPartition],
     ) -> None:
-        """Begin at offsets, or at ends, and note a leader epoch in which each log reached it.
+        """Begin at offsets, or at ends, and record a leader epoch in which each log reached them.
 
-        Without one a log that is cut before anything was read of it, and grows past the offset
-        again, would be read on in the middle of other records. Nothing can be lost before offset 0.
+        Without one, a log that is truncated before anything was read, and grows past the offset
+        again, would be read from the middle of other records. Nothing can be lost before offset 0.
 
         Args:
-            state: What is committed.
-            starts: Where partitions begin.
+            state: The committed state.
+            starts: The start offsets of partitions.
             latest: Partitions that begin at their end.
         """
         asked = [*(place for place, at in starts.items() if at > 0), *latest]
-        # Asked after the offsets: in the time of that leader the log had them all.
+        # Requested after the offsets: under that leader the log had all of them.
         ends = self._cluster.log_ends(asked) if asked else {}
         offsets = {**starts, **{place: ends[place].offset for place in latest}}
         leaders = {p: end.leader_epoch for p, end in ends.items() if 0 < offsets[p] <= end.offset}
@@ -299,16 +299,16 @@ class Recovery:
             state.sources.put(place, LogPosition(at, leaders.get(place, -1)))
 
     def _refuse_expired(self, added: Mapping[TopicPartition, int]) -> None:
-        """See that nothing was deleted of partitions which were added since the last look.
+        """Check that partitions added since the last look have lost no records.
 
         Raises:
-            SourceExpiredError: If one does not begin with its first record.
+            SourceExpiredError: If one no longer holds its first record.
         """
         lost = [expired(place, None, first) for place, first in sorted(added.items()) if first > 0]
         refuse(lost, self._settings.application_id)
 
     def _since(self, spans: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record that is not older than a span; else the end."""
+        """Return the offset of the first record not older than a time span, or the end."""
         now = self._clock.now_ms()
         found = self._cluster.offsets_for_times(
             {place: max(0, now - span) for place, span in spans.items()}

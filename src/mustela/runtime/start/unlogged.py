@@ -1,4 +1,4 @@
-"""Stores without a changelog: who says that their rows are lost?"""
+"""Reports lost rows of stores without a changelog."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["UnloggedStores"]
 
 
 class UnloggedStores:
-    """Tells of stores without a changelog whose local copy was lost: nothing brings it back.
+    """Reports stores without a changelog whose local copy was lost, because it cannot be restored.
 
     Args:
         plan: Names the stores.
-        say: Tells the user.
+        say: Called with messages for the user.
     """
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
@@ -26,21 +26,21 @@ class UnloggedStores:
         self._say = say
 
     def begin(self, record: EpochRecord | None) -> None:
-        """Take note of what the stores hold: one that never held a row has lost none.
+        """Note which stores hold rows: one that never held a row has lost none.
 
         Args:
-            record: The last epoch record; it knows the stores by their names in the program.
+            record: The last epoch record, with the stores under their names in the program.
         """
         holds = {name for name in self._names if record is not None and holds_rows(record, name)}
         self._new = self._names - holds
 
     def restored(self, stores: Iterable[str]) -> None:
-        """Say which of the stores that a start has restored lost rows."""
+        """Report which of the stores restored by a start have lost rows."""
         self._tell(set(stores) - self._new)
         self._new = set()
 
     def lost(self, reports: Iterable[TaskReport]) -> None:
-        """Say which stores lost rows while the application ran."""
+        """Report which stores lost rows while the application ran."""
         if self._names:
             self._tell({store for report in reports for store in report.restored})
 

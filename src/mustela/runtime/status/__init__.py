@@ -1,7 +1,7 @@
-"""What a running application is at, for whoever looks from outside.
+"""The status of a running application, for readers outside its thread.
 
-Owns: the read model: unchanging snapshots, which the driver's thread replaces and any thread reads.
+Owns: the read model: immutable snapshots, which the driver's thread replaces and any thread reads.
 Entry: board.py (StatusBoard).
-May import: commit.barrier's words, time, record and every room below runtime.
+May import: the names in commit.barrier, time, record and every room below runtime.
 Must not: make the driver wait for a reader.
 """

@@ -1,7 +1,7 @@
-"""The board on which the driver writes what it is at, and from which anybody may read.
+"""The board to which the driver writes its status, and from which any thread may read.
 
-One thread writes: the application's own. It replaces whole values, each of which is never changed
-afterwards, so a reader takes no lock, sees no half of anything, and nobody waits for it.
+Only the application's own thread writes. It replaces whole values, which are never changed
+afterwards, so a reader needs no lock, never sees a partial update, and never makes the writer wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mustela.state.interfaces import Token
 __all__ = ["CHOOSING", "COMMITTED", "TRACES_MAX", "StatusBoard"]
 
 TRACES_MAX: Final = 100
-"""So many ended epochs are remembered."""
+"""How many ended epochs are remembered."""
 _HISTORY_MAX: Final = 50
 _FAULTS_MAX: Final = 20
 _FAULT_LENGTH: Final = 500
@@ -50,16 +50,16 @@ class StatusBoard(Listener):
 
     Attributes:
         clock: The same.
-        life: Where the application is in its life.
-        in_flight: The epoch that is in flight, or is chosen; None between two.
-        recent: The last `TRACES_MAX` attempts of epochs that ended, the oldest first.
+        life: The application's state and its history.
+        in_flight: The epoch being chosen or run; None between two.
+        recent: The last `TRACES_MAX` ended attempts of epochs, oldest first.
         sources: Offsets and event time; None before the state was restored.
-        restore: How far the restore is; None before it began.
-        totals: What was counted.
+        restore: The progress of the restore; None before it began.
+        totals: The counters.
         measures: What tasks measured.
-        faults: The last faults that were borne, the oldest first.
-        progress: Monotonic time at which the application last came further: it committed, found
-            nothing to do, or came into another state.
+        faults: The last tolerated faults, oldest first.
+        progress: Monotonic time of the application's last progress: it committed, found nothing to
+            do, or changed state.
         is_blind: Whether the last look at the broker, or the last epoch, failed.
 
     Example:
@@ -111,7 +111,7 @@ class StatusBoard(Listener):
             self._learn(event)
 
     def on_error(self, error: BaseException) -> None:
-        """Note a fault that is borne."""
+        """Note a tolerated fault."""
         known = isinstance(error, MustelaError)
         code = error.code if known else type(error).__name__
         what = mask_text(error.what if known else repr(error))[:_FAULT_LENGTH]
@@ -162,8 +162,8 @@ class StatusBoard(Listener):
 
         Args:
             token: The attempt.
-            phase: Where it is now.
-            outcome: How it ended, if it did.
+            phase: Its new phase.
+            outcome: Its outcome, if it ended.
         """
         now = self.clock.monotonic()
         before = self.in_flight
@@ -225,12 +225,12 @@ class StatusBoard(Listener):
         held: Collection[TopicPartition],
         is_well: bool,
     ) -> None:
-        """Note what is committed, behind an epoch or a look that found nothing to do.
+        """Note what is committed, after an epoch or a look that found nothing to do.
 
         Args:
-            state: What is committed.
-            ends: Where source partitions end; a new mapping for each look.
-            topics: Index of each source topic in the plan that runs.
+            state: The committed state.
+            ends: The ends of source partitions; a new mapping for each look.
+            topics: Index of each source topic in the running plan.
             held: Partitions whose records cannot be read yet.
             is_well: Whether the broker answered, and no epoch failed.
         """

@@ -1,7 +1,7 @@
-"""Health indicators of the user's: asked by probes, in threads of their own, and never waited for.
+"""The user's health indicators: called by probes, in separate threads, and never waited for.
 
-An indicator may hang, as the database does that it asks. It runs in one thread at most; a probe
-that comes meanwhile, or soon after, has the last answer.
+An indicator may hang, like the database that it queries. It runs in one thread at most; a probe
+that arrives meanwhile, or soon after, gets the last answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Answer", "DuplicateIndicatorError", "Indicators"]
 ANSWER_S: Final = 2.0
 """How long a probe waits for an indicator."""
 FRESH_S: Final = 1.0
-"""An answer of this age is given again."""
+"""An answer up to this age is reused."""
 _WHY_MAX: Final = 200
 
 
@@ -33,12 +33,12 @@ class DuplicateIndicatorError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an indicator said.
+    """The answer of an indicator.
 
     Attributes:
         is_up: Whether all is well.
         why: What is wrong.
-        asked: How often it was asked.
+        asked: How often it was called.
         failed: How often it was not well.
     """
 
@@ -125,7 +125,7 @@ class Indicators:
         self._all[name] = _Indicator(check, self._clock)
 
     def ask(self) -> dict[str, Answer]:
-        """Ask all of them, together, and return what they say by name."""
+        """Call all of them, in parallel, and return their answers by name."""
         threads = [threading.Thread(target=one.ask, daemon=True) for one in self._all.values()]
         for thread in threads:
             thread.start()
@@ -134,7 +134,7 @@ class Indicators:
         return dict(self.last())
 
     def last(self) -> Mapping[str, Answer]:
-        """Return what they said last, without asking."""
+        """Return their last answers, without calling them."""
         return {name: one.last for name, one in self._all.items()}
 
 

@@ -1,4 +1,4 @@
-"""What tasks measured, added up over the epochs that were committed."""
+"""What tasks measured, added up over committed epochs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mustela.state.interfaces import StoreSize
 __all__ = ["AGE_BOUNDS_S", "Measures"]
 
 AGE_BOUNDS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
-"""Upper ends of the classes that ages of records are counted in, in seconds."""
+"""Upper bounds of the buckets for ages of records, in seconds."""
 _NO_AGES: Final = Histogram.of(AGE_BOUNDS_S)
 _RECENT: Final = 20
-"""So many epochs the skew of lanes is told of."""
+"""Over how many epochs the skew of lanes is computed."""
 _CLIENTS_MAX: Final = 1_000
 
 Task = tuple[int, int]
@@ -32,11 +32,12 @@ class Measures:
         given: Records that each step passed on, or wrote.
         tasks: Records that each task took in.
         recent: The same for each of the last epochs.
-        stores: By store and key group, how large it was when it was last looked at.
+        stores: By store and key group, its size when last measured.
         parked: By step and key group, how many records wait for a result.
-        ages: How old the oldest record of each partition was when its epoch was committed.
-        clients: By process and name, what a Kafka client said of itself last; who spoke last is the
-            last of them.
+        ages: How old the oldest record of each partition was when its epoch was committed, counted
+            in buckets.
+        clients: By process and name, the latest statistics of a Kafka client; the most recent come
+            last.
     """
 
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -53,14 +54,14 @@ class Measures:
     )
 
     def restored(self, reports: Sequence[TaskReport]) -> Measures:
-        """Return the same with the sizes of stores that a restore has looked at."""
+        """Return the same with the store sizes that a restore measured."""
         return replace(self, stores=_with_sizes(self.stores, reports))
 
     def after(self, reports: Sequence[TaskReport], now_ms: int) -> Measures:
         """Return the same with what the tasks of an epoch measured.
 
         Args:
-            reports: What they said.
+            reports: Their reports.
             now_ms: Wall-clock time of the end of its commit.
 
         Example:
@@ -98,16 +99,16 @@ class Measures:
         )
 
     def heard(self, pid: int, told: Mapping[str, Mapping[str, float]]) -> Measures:
-        """Return the same with what the Kafka clients of a process said of themselves.
+        """Return the same with the statistics of the Kafka clients of a process.
 
         Args:
             pid: The process.
-            told: What each client said, by its name.
+            told: The statistics of each client, by its name.
         """
         return replace(self, clients=_with_clients(self.clients, pid, told))
 
     def skew(self, lanes: int) -> dict[int, float]:
-        """Return for each stage after the first how much the fullest lane had, of the mean.
+        """Return, by stage after the first, the load of the busiest lane relative to the mean.
 
         Args:
             lanes: Number of lanes.
@@ -129,7 +130,7 @@ class Measures:
         }
 
     def sizes(self) -> dict[str, StoreSize]:
-        """Return how large each store is, over all key groups."""
+        """Return the size of each store, over all key groups."""
         return {
             store: StoreSize(
                 sum(size.rows for size in groups.values()),

@@ -1,4 +1,4 @@
-"""The snapshots of the read model: each is made whole, and never changed afterwards."""
+"""The snapshots of the read model, which are never changed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = [
 ]
 
 LATENCY_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper ends of the classes that durations are counted in, in seconds."""
+"""Upper bounds of the buckets for durations, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Where the application is in its life.
+    """The application's state and its history.
 
     Attributes:
         state: The value of its `AppState`.
-        since_ms: Wall-clock time at which it came there.
+        since_ms: Wall-clock time at which it entered this state, in milliseconds.
         since: The same on the monotonic clock, in seconds.
-        history: States before it, the oldest first, each with its wall-clock time.
+        history: Earlier states, oldest first, each with its wall-clock time in milliseconds.
     """
 
     state: str
@@ -48,13 +48,13 @@ class EpochTrace:
 
     Attributes:
         incarnation: Number of the run.
-        epoch: Number of the epoch; that of the next one while it is chosen.
+        epoch: Number of the epoch, also while it is being chosen.
         attempt: Number of the attempt.
-        began_ms: Wall-clock time at which its choice began.
+        began_ms: Wall-clock time at which its choice began, in milliseconds.
         marks: The phases in order, each with the monotonic time at which it began, in seconds.
         ended: Monotonic time of its end; None while it is in flight.
         outcome: ``committed``, ``given up`` or ``nothing to commit``; empty while in flight.
-        records: Source records that it read, where it was committed.
+        records: Source records that it read, if it was committed.
     """
 
     incarnation: int
@@ -68,7 +68,7 @@ class EpochTrace:
 
     @property
     def phase(self) -> str:
-        """The phase that it is in, or was in last."""
+        """The current phase, or the last one."""
         return self.marks[-1][0]
 
     def seconds(self, now: float) -> tuple[tuple[str, float], ...]:
@@ -91,18 +91,18 @@ class EpochTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcesView:
-    """What is read of the sources, and how far event time is.
+    """The read positions of the sources, and event time.
 
     Attributes:
-        seen_ms: Wall-clock time of this view.
+        seen_ms: Wall-clock time of this view, in milliseconds.
         incarnation: Number of the run.
         epoch: Number of the last committed epoch.
         next_offsets: The next offset of each source partition.
-        ends: Where each of them ended at the last look.
-        watermark: Event time of all partitions.
+        ends: The end of each of them at the last look.
+        watermark: Event time of all partitions, in milliseconds.
         held: Partitions that hold the watermark because their records cannot be read yet.
         changelog_ends: By store, the changelog end of each key group.
-        topics: Index of each source topic in the plan that runs.
+        topics: Index of each source topic in the running plan.
         lanes: Number of lanes.
     """
 
@@ -125,18 +125,18 @@ class SourcesView:
 
 
 def lag_of(view: SourcesView, place: TopicPartition) -> int | None:
-    """Return how many offsets of a partition are waiting; None where nobody has looked yet."""
+    """Return how many offsets of a partition are waiting, or None if not known yet."""
     end = view.ends.get(place)
     return None if end is None else max(0, end - view.next_offsets[place])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreProgress:
-    """How far a restore is.
+    """The progress of a restore.
 
     Attributes:
-        done: Key groups that are current.
-        groups: All key groups.
+        done: Number of key groups that are up to date.
+        groups: Number of all key groups.
         records: Changelog records read so far, by store.
         since: Monotonic time of the last progress, in seconds.
     """
@@ -152,7 +152,7 @@ class Fault:
     """Something that failed and was tried again.
 
     Attributes:
-        time_ms: Wall-clock time.
+        time_ms: Wall-clock time, in milliseconds.
         code: The error's code, or its class.
         what: Its first line, without secrets.
     """
@@ -164,7 +164,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Durations counted in classes.
+    """Durations counted in buckets.
 
     Attributes:
         counts: How many fell in each class, and above them all.
@@ -194,13 +194,13 @@ class Histogram:
         return sum(self.counts)
 
     def plus(self, seconds: float) -> Histogram:
-        """Return the same with one more."""
+        """Return the histogram with one more duration."""
         counts = list(self.counts)
         counts[sum(bound < seconds for bound in self.bounds)] += 1
         return Histogram(tuple(counts), self.total_s + seconds, self.bounds)
 
     def up_to(self) -> list[tuple[float, int]]:
-        """Return for each upper end how many durations were no longer."""
+        """Return, for each upper bound, how many durations did not exceed it."""
         seen, found = 0, list[tuple[float, int]]()
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             seen += count
@@ -210,12 +210,12 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What was counted since this process started the application.
+    """The counters since this process started the application.
 
     Attributes:
-        epochs: By outcome, how many attempts of epochs ended so.
+        epochs: By outcome, the number of ended attempts of epochs.
         records: Source records that were read and committed.
-        counters: Counts by name, as the tasks of epochs gave them.
+        counters: Counts by name, from the tasks of epochs.
         busy_s: By stage and task, how long it worked, in seconds.
         phases: By phase of an epoch, how long it took.
         epoch_s: How long committed epochs took, from their choice to the end of their commit.
@@ -235,17 +235,17 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """What a worker process is at.
+    """What a worker process is doing.
 
     Attributes:
         pid: The process.
         activity: ``rest``, ``read``, ``decode`` or ``step``.
         stage: The stage, or -1.
-        lane: The task of that stage, which after the first stage is the lane; or -1.
+        lane: The task of that stage (after the first stage, the lane), or -1.
         step: The name of the step, or empty.
-        seconds: How long it has been at it.
-        record: The record that a function of the user's has now, where the worker said so.
-        stack: The stacks of its Python threads, where the worker said so.
+        seconds: How long it has been doing that.
+        record: The record that a user's function is handling, if the worker reported it.
+        stack: The stacks of its Python threads, if the worker reported them.
     """
 
     pid: int

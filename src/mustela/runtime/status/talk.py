@@ -1,4 +1,4 @@
-"""Kafka clients that tell of themselves, where the settings ask them to."""
+"""Statistics of Kafka clients, if the settings ask for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Talkative", "statistics_of"]
 
 @runtime_checkable
 class Talkative(Protocol):
-    """Something with Kafka clients that tell of themselves."""
+    """Something with Kafka clients that report statistics."""
 
     def statistics(self) -> Mapping[str, Mapping[str, float]]:
-        """Return what each client has told since this was last asked, by its name."""
+        """Return the statistics of each client since the last call, by client name."""
         ...
 
 
 def statistics_of(clients: object) -> Mapping[str, Mapping[str, float]]:
-    """Return what clients tell of themselves; of those that cannot, nothing."""
+    """Return the statistics of clients, or nothing if they have none."""
     return clients.statistics() if isinstance(clients, Talkative) else {}

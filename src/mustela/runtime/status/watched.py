@@ -1,4 +1,4 @@
-"""What an admin server is given of an application: what it is at, and what can be asked of it."""
+"""What an admin server gets of an application: its status, and the requests it accepts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Watched:
 
     Attributes:
         settings: The settings.
-        board: What it is at.
-        topology: Gives the logical topology.
-        plan: Gives the physical plan.
-        workers: Gives what its workers are at; with True each says where in Python it is, too.
-        pause: Commits the running epoch, and begins no other.
-        resume: Goes on.
+        board: Its status.
+        topology: Returns the logical topology.
+        plan: Returns the physical plan.
+        workers: Returns what its workers are doing; with True, including their Python stacks.
+        pause: Commits the running epoch, and starts no other.
+        resume: Ends the pause.
         stop: Asks it to finish the running epoch and stop, and returns at once.
-        say: Tells those who watch the application.
+        say: Sends a message to the application's listeners.
         indicators: Health indicators of the user's, if there may be some.
     """
 
@@ -51,35 +51,35 @@ class Admin(Protocol):
     address: str
 
     def open(self, watched: Watched) -> None:
-        """Listen, as the settings say.
+        """Listen at the address in the settings.
 
         Raises:
-            MustelaError: If it may not, or cannot, listen there.
+            MustelaError: If it is not allowed to listen there, or cannot.
         """
         ...
 
     def asgi(self, watched: Watched) -> Any:
-        """Return the same as an ASGI application, to be mounted in a server of the user's own."""
+        """Return the server as an ASGI application, to mount in the user's own server."""
         ...
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         ...
 
 
 @runtime_checkable
 class Inspected(Protocol):
-    """An engine that can say what its workers are at."""
+    """An engine that can report what its workers are doing."""
 
     def workers(self, *, stacks: bool) -> Sequence[WorkerView]:
-        """Return what each worker process is at; called from any thread, while jobs run.
+        """Return what each worker process is doing; may be called from any thread, while jobs run.
 
         Args:
-            stacks: Whether each is asked where in Python it is, which may take a second.
+            stacks: Whether to ask each for its Python stacks, which may take a second.
         """
         ...
 
 
 def workers_of(engine: object, *, stacks: bool) -> Sequence[WorkerView]:
-    """Return what the workers of an engine are at; of one that cannot say, nothing."""
+    """Return what the workers of an engine are doing, or nothing if it cannot report that."""
     return engine.workers(stacks=stacks) if isinstance(engine, Inspected) else ()

@@ -1,4 +1,4 @@
-"""Event time and pauses, as the driver sees them.
+"""Event time and pauses in the driver.
 
 Owns: the watermark, held partitions, when key groups are due, when the next epoch begins.
 Entry: watermark.py.

@@ -1,4 +1,4 @@
-"""When key groups want to run though no record comes: what the lanes said last."""
+"""When key groups need to run without records, as last reported by the lanes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class DueTimes:
     Args:
         plan: The plan.
         key_groups: Number of key groups.
-        known: False behind a restart over committed state: each key group is due once then, to
-            say itself what it waits for.
+        known: False after a restart with committed state: each key group is then due once, to
+            report what it waits for.
 
     Example:
         >>> times = DueTimes(Plan(stages=(), topics=(), fingerprint=""), 4, known=False)
@@ -40,17 +40,17 @@ class DueTimes:
         self._following: dict[tuple[int, int], int] = {}
         for stage in plan.stages:
             for step in stage.steps:
-                if isinstance(step.node, ScheduledSourceNode):  # begins by itself, at once
+                if isinstance(step.node, ScheduledSourceNode):  # starts by itself, at once
                     group = schedule_group(step.node.name, key_groups)
                     self._times[stage.index][group] = AT_ONCE
                     self._following[stage.index, group] = -1
 
     @property
     def scheduled_ms(self) -> int | None:
-        """The time up to which scheduled sources are done with their ticks.
+        """The time up to which scheduled sources have handled their ticks.
 
-        The time of the first tick that is still to come, -1 while a source has not begun, None
-        where there is no scheduled source.
+        The time of the first tick still to come, -1 while a source has not begun, None if there is
+        no scheduled source.
         """
         return min(self._following.values(), default=None)
 
@@ -63,18 +63,18 @@ class DueTimes:
 
     @property
     def is_full(self) -> bool:
-        """Whether a step has as many records parked as it may: then nothing is read."""
+        """Whether a step has reached its limit of parked records, so that nothing is read."""
         return any(sum(due.parked for due in dues) >= FULL for dues in self._times.values())
 
     def order(self) -> Mapping[int, tuple[Due, ...]]:
-        """Return what an epoch's lanes are told, by stage."""
+        """Return the due times for an epoch's lanes, by stage."""
         return {stage: tuple(dues) for stage, dues in self._times.items()}
 
     def wake(self, places: Iterable[tuple[int, int]], now_ms: int) -> None:
-        """Let key groups, by stage and number, have a turn in the next epoch.
+        """Make key groups, by stage and number, run in the next epoch.
 
-        All that wait for a time have one if the clock was set back: some of them counted from when
-        it was ahead, and say anew when they want to run.
+        If the clock was set back, all that wait for a time run: some of them had counted from when
+        it was ahead, and report a new time.
         """
         if now_ms < self._now_ms:
             for dues in self._times.values():
@@ -88,10 +88,10 @@ class DueTimes:
                 self._first = None
 
     def learn(self, reports: Iterable[TaskReport], *, watermark: int, now_ms: int) -> None:
-        """Take in what the lanes of an epoch said.
+        """Learn the due times that the lanes of an epoch reported.
 
-        What would be due at the same time again had its turn: it is due when time goes on, else
-        epochs would follow each other without a pause.
+        A key group that would be due at the same time again has had its turn: it is due when time
+        advances, otherwise epochs would follow each other without a pause.
         """
         for report in reports:
             dues = self._times.get(report.stage)
@@ -102,7 +102,7 @@ class DueTimes:
                 known = self._following.get((report.stage, group))
                 if known is not None:
                     self._following[report.stage, group] = due.wall_ms
-                    # Ticks that are still left have come nearer to now: no pause before them.
+                    # Ticks that are left have come closer to now: do not pause before them.
                     wall_ms = due.wall_ms if due.wall_ms > known else wall_ms
                 dues[group] = Due(_later(due.event_ms, watermark), wall_ms, due.parked)
         self._first = None

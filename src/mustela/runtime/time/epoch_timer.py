@@ -13,13 +13,13 @@ _GROWTH = 1.5
 
 
 def call_wait_ms(plan: Plan, interval: float, *, lanes: int, cores: int) -> int:
-    """Return how long a lane of a stage waits for calls to the outside before it parks them.
+    """Return how long a lane waits for external calls before it parks them, in milliseconds.
 
-    All that waits in an epoch, one after the other, waits for half the commit interval: stages that
-    call, and lanes that share a core.
+    All waits of an epoch together, over the stages that make calls and the lanes that share a core,
+    take half the commit interval.
 
     Args:
-        plan: What runs.
+        plan: The running plan.
         interval: The commit interval in seconds.
         lanes: Number of lanes.
         cores: How many lanes run at once.
@@ -36,10 +36,10 @@ def call_wait_ms(plan: Plan, interval: float, *, lanes: int, cores: int) -> int:
 
 
 class EpochTimer:
-    """The pause between epochs: the commit interval while records come, longer while none do.
+    """The pause between epochs: the commit interval while records arrive, longer otherwise.
 
     Args:
-        interval: Least seconds between the starts of two epochs.
+        interval: Minimum seconds between the starts of two epochs.
 
     Example:
         >>> timer = EpochTimer(0.1)

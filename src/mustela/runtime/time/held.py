@@ -1,4 +1,4 @@
-"""Partitions whose next records are there, and are held back by a transaction that is open."""
+"""Partitions whose next records exist but are held back by an open transaction."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LOOK_EVERY_S = 1.0
 
 
 class HeldPartitions:
-    """Tells a partition that has nothing from one that may not show it yet.
+    """Tells a partition without records from one whose records are not readable yet.
 
-    A reader of committed records comes to the last stable offset. Where the log goes on behind it,
-    somebody's transaction is open: the partition is not idle, and the watermark waits for it.
+    A reader of committed records gets up to the last stable offset. If the log continues after it,
+    some transaction is open: the partition is not idle, and the watermark waits for it.
 
     Args:
-        cluster: Answers where logs end, with what is not committed.
+        cluster: Finds the ends of logs, including uncommitted records.
         clock: Monotonic time.
     """
 
@@ -41,13 +41,13 @@ class HeldPartitions:
     ) -> set[TopicPartition]:
         """Return the partitions that are held back.
 
-        The broker is asked about once a second, and only for partitions that are idle, or have had
-        nothing for half of the time after which they are.
+        The broker is asked about once a second, and only about partitions that are idle, or have
+        had no records for half of the idle time.
 
         Args:
-            watermark: Knows since when a partition has had nothing.
+            watermark: Knows since when a partition has had no records.
             ends: The last stable offsets.
-            short: Partitions that are not read up to there; they wait for something else.
+            short: Partitions that are not read up to there for other reasons.
         """
         quiet = watermark.quiet(steady_ms(self._clock))
         if short or len(ends) < len(watermark.partitions):
@@ -56,14 +56,14 @@ class HeldPartitions:
             self._looked_at = self._held = frozenset()
             return set()
         now = self._clock.monotonic()
-        # Nothing becomes idle unseen, however short the time is after which it does.
+        # No partition becomes idle unnoticed, however short the idle time is.
         turning = not self._looked_at.isdisjoint(watermark.turning(steady_ms(self._clock)))
         if now >= self._next_look or turning or not self._looked_at.issuperset(quiet):
             self._next_look = now + _LOOK_EVERY_S
             self._looked_at = frozenset(quiet)
             try:
                 highs = self._cluster.high_watermarks(quiet)
-            except EnvironmentFault:  # nobody says: what is not known to be idle is not
+            except EnvironmentFault:  # no answer: a partition not known to be idle counts as held
                 return set(quiet)
             self._held = frozenset(place for place in quiet if highs[place] > ends[place])
         return set(self._held) & set(quiet)

@@ -1,4 +1,4 @@
-"""The watermark: how far event time has come over all source partitions."""
+"""The watermark: event time over all source partitions."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ class WatermarkOptions:
     """How the watermark follows the partitions of a topic.
 
     Attributes:
-        max_out_of_orderness_ms: How far the watermark stays behind the largest timestamps.
+        max_out_of_orderness_ms: How far the watermark trails the largest timestamps.
         idleness_ms: How long a partition must have been read to its known end before it is idle.
-        max_future_skew_ms: A timestamp further ahead of the wall clock pushes nothing; None where
-            any timestamp counts.
-        takes_part: Whether the topic has a say in the watermark at all.
-        custom: In the place of the first: from the largest timestamp to the time reached.
+        max_future_skew_ms: A timestamp further ahead of the wall clock is ignored; None if any
+            timestamp counts.
+        takes_part: Whether the topic affects the watermark at all.
+        custom: Replaces ``max_out_of_orderness_ms``: maps the largest timestamp to the time
+            reached.
     """
 
     max_out_of_orderness_ms: int = 0
@@ -63,7 +64,7 @@ class WatermarkOptions:
     custom: Callable[[int], int] | None = None
 
     def reached(self, timestamps: Collection[int]) -> Iterable[int]:
-        """Return times that partitions have come to, the least and the largest among them.
+        """Return times that partitions have reached, including the lowest and the highest.
 
         Args:
             timestamps: Their largest timestamps.
@@ -80,11 +81,11 @@ class WatermarkOptions:
 
 
 def watermark_options(settings: Settings, *, any_future: bool = False) -> WatermarkOptions:
-    """Return the rules that the settings tell.
+    """Return the rules from the settings.
 
     Args:
         settings: The settings.
-        any_future: Whether a timestamp counts however far it is ahead of the wall clock.
+        any_future: Whether a timestamp counts no matter how far it is ahead of the wall clock.
     """
     by_record = settings.event_time == "stream-time"
     skew = None if any_future or by_record else settings.max_future_skew
@@ -96,18 +97,18 @@ def watermark_options(settings: Settings, *, any_future: bool = False) -> Waterm
 
 
 def topic_options(plan: Plan, options: WatermarkOptions) -> dict[str, WatermarkOptions]:
-    """Return the rules of the topics whose sources have a strategy of their own."""
+    """Return the rules of topics whose sources have their own strategy."""
     return {topic: _own(strategy, options) for topic, strategy in plan.strategies.items()}
 
 
 def scheduled_watermark(plan: Plan, scheduled_ms: int | None, now_ms: int) -> int:
-    """Return how far scheduled sources bring the watermark: not at all where a topic has a say.
+    """Return how far scheduled sources advance the watermark: not at all if any topic affects it.
 
-    Where none has, event time is the wall clock, less what ticks are still to be handled.
+    If none does, event time is the wall clock, but not past the first unhandled tick.
 
     Args:
         plan: The plan.
-        scheduled_ms: The first tick that is still to come; see `DueTimes.scheduled_ms`.
+        scheduled_ms: The first tick still to come; see `DueTimes.scheduled_ms`.
         now_ms: Wall-clock time.
 
     Returns:
@@ -132,7 +133,7 @@ def _own(strategy: WatermarkStrategy, options: WatermarkOptions) -> WatermarkOpt
 
 
 def steady_ms(clock: Clock) -> int:
-    """Return monotonic milliseconds: what idleness is measured by, so that no clock's jump counts.
+    """Return monotonic milliseconds, which measure idleness unaffected by clock changes.
 
     Example:
         >>> from mustela.clock import ManualClock
@@ -147,13 +148,13 @@ def _ms(span: timedelta) -> int:
 
 
 class PartitionTime(msgspec.Struct, frozen=True, gc=False):
-    """Event time of one partition; where it moves there is another one.
+    """Event time of one partition; immutable.
 
     Attributes:
         max_timestamp: The largest timestamp that counts, or -1.
-        seen_ms: When the partition last had a record, or was last not read to its end; on a clock
-            that does not jump.
-        idle: Whether it is left out of the minimum.
+        seen_ms: When the partition last had a record, or was last not read to its end, in
+            milliseconds of a monotonic clock.
+        idle: Whether it is excluded from the minimum.
     """
 
     max_timestamp: int = -1
@@ -166,19 +167,19 @@ _NO_TIME = PartitionTime()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the driver knows of an epoch before it runs.
+    """What the driver knows about an epoch before it runs.
 
     Attributes:
         now_ms: The epoch's one wall-clock time.
-        short: The partitions that it does not read to their known end.
-        until_ms: The moment at which it is cut, if it is cut by time; the partitions in ``short``
-            hold no records before it that are not read.
-        held: Partitions that hold, or may hold, more records, of whatever time: those of an open
-            transaction, or those that are not read because the partition is far ahead. They are
-            not idle, and have come no further than what was read of them.
-        at_least_ms: How far the watermark comes whatever the partitions say: where there is no
-            partition to say it, or by a test's word.
-        steady_ms: The time that idleness is measured by; None where that is ``now_ms``.
+        short: The partitions that are not read to their known end.
+        until_ms: The time at which it is cut, if it is cut by time; the partitions in ``short``
+            hold no unread records before it.
+        held: Partitions that hold, or may hold, more records of any time: those of an open
+            transaction, or those not read because the partition is far ahead. They are not idle,
+            and have advanced only as far as they were read.
+        at_least_ms: A lower bound for the watermark, whatever the partitions have reached: for
+            applications without partitions, and for tests.
+        steady_ms: The time that idleness is measured by; None if that is ``now_ms``.
     """
 
     now_ms: int
@@ -195,20 +196,20 @@ class Look:
 
     @property
     def unread(self) -> set[TopicPartition]:
-        """The partitions that are not idle, though nothing may come of them."""
+        """The partitions that are not idle, even if no record of them is read."""
         return {*self.short, *self.held}
 
 
 @dataclass(slots=True)
 class WatermarkState:
-    """Event time of all partitions, advanced once per epoch; never goes back.
+    """Event time of all partitions; it advances once per epoch and never goes back.
 
     Attributes:
         options: The rules.
         value: The watermark in milliseconds, or -1.
         partitions: Each partition's event time.
         future_records: Records whose timestamps were too far ahead to count.
-        by_topic: The rules of topics that have their own.
+        by_topic: The rules of topics with their own.
     """
 
     options: WatermarkOptions = field(default_factory=WatermarkOptions)
@@ -228,7 +229,7 @@ class WatermarkState:
         return self.by_topic.get(topic, self.options)
 
     def observe(self, place: TopicPartition, max_timestamp: int, now_ms: int) -> None:
-        """Note that an epoch read records of ``place``.
+        """Record that an epoch read records of ``place``.
 
         Args:
             place: The partition.
@@ -240,10 +241,10 @@ class WatermarkState:
         self.partitions[place] = PartitionTime(latest, now_ms)
 
     def rest(self, place: TopicPartition, now_ms: int, *, read_to_end: bool) -> None:
-        """Note that an epoch, or a look at the broker, had no record of ``place``.
+        """Record that an epoch, or a look at the broker, found no record of ``place``.
 
-        Only a partition that was read to its known end may become idle: an outage or a long
-        restore is not idleness. One of which more is known to wait is idle no longer.
+        Only a partition that was read to its known end may become idle: an outage or a long restore
+        is not idleness. A partition known to have waiting records is no longer idle.
         """
         time = self.partitions.get(place)
         if time is None or not read_to_end:
@@ -259,12 +260,12 @@ class WatermarkState:
         unread: Collection[TopicPartition],
         apart: Container[TopicPartition] = (),
     ) -> None:
-        """Note that of all partitions there was no record.
+        """Record that no partition had a record.
 
         Args:
             now_ms: The time that idleness is measured by.
             unread: The partitions that were not read to their known end.
-            apart: Partitions that this does not concern.
+            apart: Partitions to leave unchanged.
         """
         for place in unread:
             if place in self.partitions and place not in apart:
@@ -275,7 +276,7 @@ class WatermarkState:
                 self.rest(place, now_ms, read_to_end=True)
 
     def turning(self, now_ms: int) -> list[TopicPartition]:
-        """Return the partitions that are not idle, and have been silent for so long as to be it."""
+        """Return the partitions that have been silent long enough to become idle."""
         limit_ms = now_ms - min(rules.idleness_ms for rules in self._rules())
         found = [
             place
@@ -285,7 +286,7 @@ class WatermarkState:
         return [place for place in found if self._is_silent(place, now_ms, 1)]
 
     def quiet(self, now_ms: int) -> list[TopicPartition]:
-        """Return the partitions that take part and are idle, or half of the way to it."""
+        """Return the partitions that take part and are idle, or halfway to becoming idle."""
         limit_ms = now_ms - min(rules.idleness_ms for rules in self._rules()) / 2
         found = [
             place
@@ -305,31 +306,31 @@ class WatermarkState:
         return (self.options, *self.by_topic.values())
 
     def _is_silent(self, place: TopicPartition, now_ms: int, part: int) -> bool:
-        """Whether a partition has had nothing for some part of the time after which it is idle."""
+        """Return whether a partition has had no records for some fraction of the idle time."""
         silent_ms = now_ms - self.partitions[place].seen_ms
         return silent_ms >= self.options_of(place.topic).idleness_ms / part
 
     def track(self, places: Iterable[TopicPartition], now_ms: int) -> None:
-        """Take in partitions that were not known; they hold the watermark until they are idle."""
+        """Add new partitions; they hold the watermark until they are idle."""
         for place in filterfalse(self.partitions.__contains__, places):
             self.partitions[place] = PartitionTime(seen_ms=now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Begin every idle period anew, after a time in which nobody could look."""
+        """Restart every idle period, after a time without looks at the broker."""
         for place, time in self.partitions.items():
             self.partitions[place] = PartitionTime(time.max_timestamp, now_ms, time.idle)
 
     def near(
         self, waiting: Mapping[TopicPartition, T], drift_ms: int | None
     ) -> dict[TopicPartition, T]:
-        """Return those of the waiting partitions that are not too far ahead of the watermark.
+        """Return the waiting partitions that are not too far ahead of the watermark.
 
-        The watermark is the one that there would be now: while a partition is held back there need
-        be no epoch, and what it waits for may have become idle since the last one.
+        The watermark is computed as of now: while a partition is held back there may be no epoch,
+        and the partitions it waits for may have become idle since the last one.
 
         Args:
             waiting: Partitions that have records.
-            drift_ms: How far one may be ahead; None for any distance.
+            drift_ms: How far a partition may be ahead, in milliseconds; None for any distance.
         """
         if drift_ms is None or self.value < 0:
             return dict(waiting)
@@ -343,7 +344,7 @@ class WatermarkState:
         }
 
     def _reached(self, place: TopicPartition) -> int:
-        """Return the time that a partition has come to."""
+        """Return the time that a partition has reached."""
         options, latest = self.options_of(place.topic), self.partitions[place].max_timestamp
         if latest < 0 or options.custom is None:
             return latest - options.max_out_of_orderness_ms
@@ -355,11 +356,11 @@ class WatermarkState:
         look: Look,
         read: Collection[TopicPartition] | None = None,
     ) -> WatermarkOrder:
-        """Return what the lanes of an epoch need to find its watermark.
+        """Return what the lanes of an epoch need to compute its watermark.
 
         Args:
-            topics: Index of each topic in the plan; other topics have no say any more.
-            look: What is known of the epoch.
+            topics: Index of each topic in the plan; other topics are ignored.
+            look: What is known about the epoch.
             read: The partitions that it may read; None for any.
         """
         rested = self.copy()
@@ -376,9 +377,9 @@ class WatermarkState:
     def after(
         self, topics: Mapping[str, int], look: Look, reports: Iterable[RangeReport]
     ) -> WatermarkState:
-        """Return the state behind an epoch, by what its source tasks saw; this one stays.
+        """Return the state after an epoch, from the reports of its source tasks.
 
-        The watermark is that of `watermark_after`, which the epoch's lanes used too.
+        The watermark is that of `watermark_after`, which the epoch's lanes also used.
         """
         reports = list(reports)
         names = {index: topic for topic, index in topics.items()}
@@ -400,7 +401,7 @@ class WatermarkState:
         return state
 
     def advance(self) -> int:
-        """Move the watermark as far as the partitions allow and return it."""
+        """Advance the watermark as far as the partitions allow and return it."""
         topics = {topic: number for number, topic in enumerate(self._topics())}
         self.value = watermark_after(self._order(topics, ()), ())
         return self.value
@@ -417,14 +418,14 @@ class WatermarkState:
         until_ms: int | None = None,
         at_least_ms: int = -1,
     ) -> WatermarkOrder:
-        """Return the order, by what is known of each partition now.
+        """Return the order, from what is known about each partition now.
 
         Args:
             topics: Index of each topic in the plan.
             read: The partitions that may be read.
-            short: Those that are known to hold records at or behind the moment of a cut.
-            until_ms: That moment.
-            at_least_ms: How far the watermark comes at least.
+            short: Those known to hold records at or after the time of a cut.
+            until_ms: That time.
+            at_least_ms: A lower bound for the watermark.
         """
         rules = {
             topic: self.options_of(topic)
@@ -476,7 +477,7 @@ class WatermarkState:
 def _said_by_all(
     rules: Mapping[str, WatermarkOptions], times: Mapping[TopicPartition, PartitionTime]
 ) -> Iterator[Others]:
-    """Yield what the partitions of each topic say of which nothing is known but their times."""
+    """Yield what each topic's partitions have reached, for those of which only times are known."""
     topics = set(map(_TOPIC, times))
     by_topic: dict[str, Collection[PartitionTime]] = dict.fromkeys(topics, times.values())
     if len(topics) > 1:

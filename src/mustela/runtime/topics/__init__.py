@@ -1,6 +1,6 @@
-"""The topics of an application: those it needs, those its patterns find, those of global tables.
+"""An application's topics: needed ones, matches of patterns, those of global tables.
 
-Owns: checks of topics, patterns, metadata that lags, how long a copy may be left.
+Owns: checks of topics, patterns, lagging metadata, how long a copy may stay unused.
 Entry: application_topics.py.
 May import: the runtime's record, ports and lease.
 """

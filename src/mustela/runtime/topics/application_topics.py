@@ -1,4 +1,4 @@
-"""The topics an application needs: sources and sinks that exist, internal ones that are right."""
+"""The topics an application needs: existing sources and sinks, and correct internal topics."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _DAY_MS = 86_400_000
 def changelog_config(store: StoreSpec) -> dict[str, str]:
     """Return the settings of a store's changelog topic.
 
-    LogAppendTime, because a record's own time is inside its value and an old one would make the
-    broker delete the segment it lies in. Windows leave the log by age: the store drops them by
-    itself and says nothing. Every other kind deletes what it no longer needs, and its log is
-    compacted only.
+    LogAppendTime, because a record's own time is inside its value, and an old timestamp would make
+    the broker delete its segment. Windows leave the log by age: the store drops them without
+    writing deletions. Every other kind deletes what it no longer needs, and its log is only
+    compacted.
     """
     config = {
         "cleanup.policy": "compact",
@@ -45,7 +45,7 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
 
 
 def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
-    """Return every internal topic of the application, as it must be."""
+    """Return the specification of every internal topic of the application."""
     replication = settings.replication_factor
     name = epochs_topic(settings.application_id)
     topics = {
@@ -76,7 +76,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
 
 
 def sink_topics(plan: Plan) -> dict[str, SinkNode]:
-    """Return the topics that sinks name outright, each with one of its sinks."""
+    """Return the topics that sinks name directly, each with one of its sinks."""
     sinks: dict[str, SinkNode] = {}
     for stage in plan.stages:
         for step in stage.steps:
@@ -86,7 +86,7 @@ def sink_topics(plan: Plan) -> dict[str, SinkNode]:
 
 
 def first_chooser(plan: Plan) -> Origin | None:
-    """Return the line of the first sink whose topics a function names, None if there is none."""
+    """Return the line of the first sink whose topics a function names, or None."""
     for stage in plan.stages:
         for step in stage.steps:
             if isinstance(step.node, SinkNode) and not isinstance(step.node.topic, str):
@@ -132,7 +132,7 @@ def ensure_topics(
 def _required(
     settings: Settings, plan: Plan, sinks: Mapping[str, SinkNode]
 ) -> dict[str, tuple[str, Origin | None]]:
-    """Return the topics that nobody makes for the user, each with its use and the user's line."""
+    """Return the topics that the user must create, each with its use and the user's line."""
     required: dict[str, tuple[str, Origin | None]] = {}
     for source in plan.stages[0].sources:
         for topic in source.topics:
@@ -148,7 +148,7 @@ def _required(
 def _refuse_missing(
     cluster: Cluster, required: Mapping[str, tuple[str, Origin | None]], known: Collection[str]
 ) -> None:
-    """Name all missing topics at once, so that nobody has to find them one start at a time.
+    """Name all missing topics at once, so that users need not find them one start at a time.
 
     Raises:
         MissingTopicError: If there is one.

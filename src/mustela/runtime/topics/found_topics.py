@@ -1,4 +1,4 @@
-"""Which topics do the patterns of an application's sources match?"""
+"""Finds the topics that match the patterns of an application's sources."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _KAFKAS_OWN = "__"
 def internal_topics_of(
     application_id: str, topics: Iterable[str], own: Collection[str] = ()
 ) -> list[str]:
-    """Return those of ``topics`` that an application made for itself, by their names, in order.
+    """Return those of ``topics`` that an application created for itself, by name, in order.
 
-    So also the changelog of a store that no step of the program has any more is one. The changelogs
-    of ``a-b`` begin with ``a-`` too, and are not those of ``a``: an application is known by its
+    This includes the changelog of a store that is no longer in the program. The changelogs of
+    ``a-b`` begin with ``a-`` too, but do not belong to ``a``: an application is recognized by its
     epochs topic.
 
     Args:
         application_id: The application.
         topics: All topics of the cluster.
-        own: Those that are known to be its own, whatever other applications there are.
+        own: Topics that are known to be its own, whatever other applications exist.
 
     Example:
         >>> internal_topics_of("a", ["a-epochs", "a-lease", "a-n-changelog", "a-n", "ab-lease"])
@@ -53,17 +53,17 @@ def internal_topics_of(
 
 
 def with_found(plan: Plan, settings: Settings, known: Iterable[str], there: Iterable[str]) -> Plan:
-    """Return the plan that reads the topics which its patterns match.
+    """Return the plan with the topics that match its patterns.
 
-    No pattern matches a topic of Kafka's own, one that the application makes for itself, or the
-    one that its dead letters go to: a letter that fails again would be written for ever.
+    No pattern matches Kafka's internal topics, those that the application creates, or its
+    dead-letter topic: a dead letter that fails again would be written endlessly.
 
     Args:
         plan: A plan, which may read found topics already.
         settings: Name the application and its dead-letter topic.
-        known: Topics that were found before, in the order in which they were found: it is the
-            order of their records, so it is kept with each epoch.
-        there: All topics of the cluster. New ones come in the order of their names.
+        known: Topics that were found before, in that order: it is the order of their records, so it
+            is stored with each epoch.
+        there: All topics of the cluster. New ones are added in the order of their names.
 
     Raises:
         SourceConflictError: If two sources match the same topic.

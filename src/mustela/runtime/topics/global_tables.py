@@ -15,16 +15,16 @@ __all__ = ["GlobalFollower"]
 
 
 class GlobalFollower:
-    """Says for each epoch how far the copies of global tables must have read.
+    """Determines, for each epoch, how far the copies of global tables must have read.
 
-    The ends go forward only: a copy never has to unread. They are what the topics hold when an
-    epoch is cut, so the first epoch finds each table as its topic is. A topic that loses records
-    which were read, as its leader epochs tell, is read from its start into another copy.
+    The ends only advance: a copy never has to undo a read. They are the ends of the topics when an
+    epoch is cut, so the first epoch sees the whole table. A topic that loses records which were
+    read, as its leader epochs show, is read from its start into a new copy.
 
     Args:
         plan: Names the tables.
-        cluster: Answers where topics end.
-        say: Tells the user of a table that is read anew.
+        cluster: Finds the ends of topics.
+        say: Called with a message about a table that is read again.
     """
 
     def __init__(self, plan: Plan, cluster: Cluster, say: Callable[[str], None]) -> None:
@@ -35,7 +35,7 @@ class GlobalFollower:
         self._sure: dict[str, GlobalMark] = {}
 
     def find(self) -> None:
-        """Look for the topics and their partitions; a topic that was made anew begins anew.
+        """Look up the topics and their partitions; a recreated topic is read from its start.
 
         Raises:
             MissingTopicError: If a topic does not exist.
@@ -65,15 +65,15 @@ class GlobalFollower:
         return {table.topic for table in self._tables}
 
     def is_still_read(self, described: Mapping[str, TopicDescription]) -> bool:
-        """Whether the topics are those that the last order named; if not, name the new ones.
+        """Return whether the topics are those of the last order; otherwise switch to the new ones.
 
-        A copy is read by name: what a task read for an order may be of a topic that was made anew
-        since, or lost its end. One that is not there tells nothing: what was read of it was read
-        before it went. Where nothing had to be read since the last look at the logs they are not
-        looked at again.
+        A copy is read by name: what a task read for an order may be from a topic that was recreated
+        since, or lost its end. A missing topic is not judged: what was read of it was read before
+        it was deleted. If nothing had to be read since the last look at the logs, they are not
+        checked again.
 
         Args:
-            described: What the topics are now.
+            described: The current descriptions of the topics.
 
         Raises:
             EnvironmentFault: If no broker answers.
@@ -90,14 +90,14 @@ class GlobalFollower:
         return True
 
     def resume(self, marks: Mapping[str, GlobalMark]) -> None:
-        """Go on from what the last epoch recorded."""
+        """Continue from what the last epoch recorded."""
         for table in self._tables:
             if table.topic in marks:
                 self.marks.setdefault(table.topic, marks[table.topic])
 
     @property
     def places(self) -> list[TopicPartition]:
-        """The partitions whose ends are asked for."""
+        """The partitions whose ends are needed."""
         return [
             TopicPartition(topic, partition)
             for topic, mark in self.marks.items()
@@ -105,10 +105,10 @@ class GlobalFollower:
         ]
 
     def see(self, ends: Mapping[TopicPartition, LogPosition]) -> None:
-        """Take over where the topics end now; one that ends early may have been made anew.
+        """Take over the current ends of the topics; one that ends early may have been recreated.
 
         Args:
-            ends: Where partitions end, with their leaders' epochs.
+            ends: The ends of partitions, with their leader epochs.
 
         Raises:
             EnvironmentFault: If no broker answers.
@@ -126,7 +126,7 @@ class GlobalFollower:
             )
 
     def _positions(self) -> list[tuple[TopicPartition, LogPosition]]:
-        """Return up to where the topics are to be read, and in which leader's time they were."""
+        """Return how far to read the topics, with the leader epochs."""
         return [
             (TopicPartition(topic, partition), LogPosition(end, mark.leader(partition)))
             for topic, mark in self.marks.items()
@@ -134,7 +134,7 @@ class GlobalFollower:
         ]
 
     def _lost(self, ends: Mapping[TopicPartition, LogPosition]) -> set[str]:
-        """Return the topics that lost records which were read, by logs that have other leaders."""
+        """Return the topics that lost records which were read, checking logs with new leaders."""
         led = {
             place: at
             for place, at in self._positions()
@@ -164,5 +164,5 @@ class GlobalFollower:
 
 
 def _further(known: LogPosition, found: LogPosition | None) -> LogPosition:
-    """Return the later one of two ends of a log; of the same end the younger leader."""
+    """Return the later of two ends of a log; for equal ends, the newer leader."""
     return known if found is None else max(known, found)

@@ -1,4 +1,4 @@
-"""Topics that one answer lacks are asked for again: metadata lags behind what exists."""
+"""Topics missing from an answer are requested again: metadata lags behind reality."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def describe_all(
     """Describe topics that should all exist.
 
     Args:
-        cluster: Answers.
-        clock: Waits.
+        cluster: Describes the topics.
+        clock: Waits between requests.
         topics: The topics.
-        maybe: Topics that may be gone; they are described where the others are, and not waited for.
+        maybe: Topics that may be gone; they are described along with the others, and not waited
+            for.
 
     Returns:
-        Those that exist; what is missing, no answer of the last second knew.
+        Those that exist; a missing topic was in no answer for a second.
     """
     wanted = set(topics)
     names = sorted(wanted.union(maybe))

@@ -1,4 +1,4 @@
-"""Which logs know leader epochs: those of message format 2, the only one since Kafka 3.0."""
+"""Which logs have leader epochs: those of message format 2, the only one since Kafka 3.0."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _WITHOUT = ("0.8", "0.9", "0.10")
 def askable_leaders(
     cluster: Cluster, leaders: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return those of the leader epochs that a log can be asked for later.
+    """Return the leader epochs that can be looked up in their logs later.
 
-    A broker that writes an older format knows who leads, and not where an epoch's records end: it
-    would be taken for one that lost them.
+    A broker that writes an older format knows the leader, but not where a leader epoch's records
+    end, so they would seem lost.
 
     Args:
-        cluster: Tells the settings of topics.
+        cluster: Returns the settings of topics.
         leaders: The leader epochs of partitions.
     """
     topics = {place.topic for place in leaders}

@@ -1,4 +1,4 @@
-"""Whether a changelog is another application's: ``a`` with ``b-x``, and ``a-b`` with ``x``."""
+"""Whether a changelog belongs to another application: ``a`` with ``b-x``, or ``a-b`` with ``x``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 __all__ = ["CHANGELOG", "Neighbour", "neighbours_of", "sharing"]
 
 CHANGELOG = changelog_topic("", "").removeprefix("-")
-"""How the name of each changelog ends."""
+"""The suffix of every changelog's name."""
 
 
 class Neighbour(NamedTuple):
-    """An application that may have a store whose changelog has the name of another one's.
+    """An application that may have a store with the same changelog name as another's.
 
     Attributes:
         application_id: The application.
@@ -30,15 +30,15 @@ class Neighbour(NamedTuple):
 
     @property
     def epochs(self) -> str:
-        """The epochs topic of the application: it is there if the application is."""
+        """The epochs topic of the application, which exists if the application does."""
         return epochs_topic(self.application_id)
 
 
 def neighbours_of(application_id: str, logs: Iterable[str]) -> list[Neighbour]:
-    """Return who else could have changelogs of these names.
+    """Return the other applications that could have changelogs of these names.
 
     Args:
-        application_id: The application that has, or is to have, them.
+        application_id: The application that has, or will have, them.
         logs: Names of changelogs.
 
     Example:
@@ -62,12 +62,12 @@ def sharing(
     last: Callable[[str], EpochRecord | None],
     ids: Mapping[str, str],
 ) -> dict[str, Neighbour]:
-    """Return the changelogs that another application writes, and which that is.
+    """Return the changelogs that another application writes, with that application.
 
     Args:
-        neighbours: Who could.
-        last: Gives the last epoch record of an application.
-        ids: The ids of the topics that are there.
+        neighbours: The candidates.
+        last: Returns the last epoch record of an application.
+        ids: The ids of existing topics.
 
     Raises:
         EnvironmentFault: If no broker answers.
@@ -80,7 +80,7 @@ def sharing(
             except (EnvironmentFault, InvariantError) as error:
                 if isinstance(error, EnvironmentFault) and error.retryable:
                     raise
-                found[one.topic] = one  # who cannot be read may write it
+                found[one.topic] = one  # an application whose record cannot be read may write it
             else:
                 if record is not None and _writes(record, one.store, ids.get(one.topic, "")):
                     found[one.topic] = one
@@ -88,7 +88,7 @@ def sharing(
 
 
 def _writes(record: EpochRecord, store: str, topic_id: str) -> bool:
-    """Whether a record names a store with a changelog of this id, or one of which it knows none."""
+    """Return whether a record has a store with this changelog id, or with an unknown one."""
     state = record.stores.get(store)
     if state is None:
         return store in record.changelog_ends

@@ -1,7 +1,7 @@
-"""How long a local copy of a topic can be left behind before it may have missed a deletion.
+"""How long a local copy of a topic may stay unused before it may have missed a deletion.
 
-A compacted topic keeps a deletion for a while only: a copy that reads on after it was dropped keeps
-the deleted row for ever. The topic's own settings say how long a deletion stays.
+A compacted topic keeps a deletion only for a while: a copy that continues after the deletion was
+removed keeps the deleted row forever. The topic's settings say how long a deletion stays.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Mapping
 __all__ = ["stale_ages"]
 
 _DELETE_RETENTION_MS = 86_400_000
-"""Kafka's own, for a broker that does not tell."""
+"""Kafka's defaults, for a broker that does not report its settings."""
 
 
 def stale_ages(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
-    """Return for each topic the age in milliseconds above which a copy is not to be believed.
+    """Return, for each topic, the age in milliseconds above which a copy must not be used.
 
     A deletion is not compacted before ``min.compaction.lag.ms``, and stays for
     ``delete.retention.ms`` after that; ``max.compaction.lag.ms`` shortens neither. A topic that
-    also loses records by their age keeps no deletion longer than ``retention.ms``. Half of that is
-    the age: the other half is for reading, and for clocks that differ.
+    also deletes records by age keeps no deletion longer than ``retention.ms``. Half of that is the
+    age: the other half is for reading, and for clocks that differ.
 
     Args:
-        configs: The settings of topics, as the broker tells them.
+        configs: The settings of topics, as reported by the broker.
 
     Example:
         >>> stale_ages({"counts": {"delete.retention.ms": "60000", "min.compaction.lag.ms": "0"}})
