@@ -1,4 +1,4 @@
-"""A topology run twice, in one key group and in many: which step gives something else."""
+"""Runs a topology twice, in one key group and in many, and finds steps whose results differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mustela.testing.faults import GroupsDifferError, TestDriverError
 __all__ = ["MANY_GROUPS", "BothGroups", "Tap", "check_both"]
 
 MANY_GROUPS = 32
-"""Key groups of the second run; what an application has if its settings do not say otherwise."""
+"""Key groups of the second run; the default of an application."""
 
 _SHOWN_MAX = 3
 
@@ -22,18 +22,18 @@ Given = tuple[Any, Any, int]
 
 
 class Tap:
-    """Keeps what each step gives to others, until somebody looks."""
+    """Collects what each step forwards."""
 
     def __init__(self) -> None:
         self._given: dict[str, list[Given]] = {}
 
     def __call__(self, step: str, batch: Batch) -> None:
-        """Keep what a step gave, as it is now."""
+        """Keep a copy of what a step forwarded."""
         rows = zip(batch.keys, batch.values, batch.timestamps, strict=True)
         self._given.setdefault(step, []).extend(map(_kept, rows))
 
     def take(self) -> dict[str, list[Given]]:
-        """Return what was given since the last look, by step."""
+        """Return what was forwarded since the last call, by step."""
         given, self._given = self._given, {}
         return given
 
@@ -48,13 +48,13 @@ class _Run(NamedTuple):
 
 
 class BothGroups:
-    """The second run of a topology, which does what the first one does.
+    """The second run of a topology, which repeats what the first one does.
 
     Args:
-        plan: What runs.
-        first: Key groups of the first run, and what its steps give.
+        plan: The plan.
+        first: Key groups of the first run, and its tap.
         second: The same of the second run.
-        driver: Runs the second one.
+        driver: The driver of the second run.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class BothGroups:
         self.driver: Any = driver
 
     def follow(self, method: str, *given: Any, **named: Any) -> None:
-        """Do what the first run did, and compare.
+        """Repeat what the first run did, and compare the results.
 
         Raises:
-            GroupsDifferError: If a step gave something else.
+            GroupsDifferError: If a step forwarded something different.
         """
         getattr(self.driver, method)(*given, **named)
         self.compare()
 
     def compare(self) -> None:
-        """Compare what steps gave since the last time, in the order of the program.
+        """Compare what steps forwarded since the last call, in program order.
 
         Raises:
             GroupsDifferError: For the first step that differs.
@@ -103,10 +103,10 @@ class BothGroups:
 
 
 def check_both(groups: object, *, hold_calls: bool) -> None:
-    """Check what a test says of groups.
+    """Check the ``groups`` argument of a test driver.
 
     Raises:
-        TestDriverError: If it is not ``both``, or goes with calls that are held.
+        TestDriverError: If it is not ``both``, or is combined with held calls.
     """
     if groups != "both":
         msg = f"groups cannot be {groups!r}"
@@ -124,7 +124,7 @@ def _kept(row: Given) -> Given:
 
 
 def _apart(mine: Iterable[Given], others: Iterable[Given]) -> tuple[list[Given], list[Given]]:
-    """Return what only one of two has, in whatever order they come."""
+    """Return the rows that only one of the two has, regardless of order."""
     rest = list(others)
     only: list[Given] = []
     for row in mine:

@@ -1,4 +1,4 @@
-"""Calls to the outside in the test driver: made at once, or held until the test lets them go."""
+"""External calls in the test driver: made at once, or held until the test releases them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class HeldCall:
     """A call that the test driver holds.
 
     Attributes:
-        step: The step that makes it.
-        idempotency_key: Names record and step.
+        step: The name of the step that makes it.
+        idempotency_key: Identifies record and step.
         key: The record's key.
         value: The record's value.
-        attempt: Which attempt it is.
+        attempt: The number of the attempt, counted from 1.
     """
 
     step: str
@@ -43,7 +43,7 @@ class HeldCall:
 @dataclass(slots=True, eq=False)
 class _Call:
     request: CallRequest
-    begun_ms: int  # of the clock that nobody sets
+    begun_ms: int  # of the monotonic clock
     attempt: int = 1
     parked: bool = False
 
@@ -53,7 +53,7 @@ class DriverCalls:
 
     Args:
         clock: The driver's clock.
-        held: Whether calls wait until the test lets them go.
+        held: Whether calls wait until the test releases them.
     """
 
     def __init__(self, clock: Clock, *, held: bool) -> None:
@@ -64,7 +64,7 @@ class DriverCalls:
         self._thread: LoopThread | None = None
 
     def elapsed_ms(self) -> int:
-        """Milliseconds since some fixed moment, however the clock on the wall is set."""
+        """Milliseconds since some fixed moment, unaffected by changes of the wall clock."""
         return int(self.clock.monotonic() * 1000)
 
     def step(self, node: AsyncNode) -> DriverStepCalls:
@@ -81,21 +81,21 @@ class DriverCalls:
         return self._thread.result(work)
 
     def waiting(self) -> list[HeldCall]:
-        """Return the calls that are held, in the order in which they were begun."""
+        """Return the held calls, in the order in which they were started."""
         return [call for step in self._steps.values() for call in step.waiting()]
 
     def end(self, calls: Iterable[HeldCall], error: BaseException | None = None) -> set[str]:
-        """Make calls, or let them fail; return the steps that wait for them."""
+        """Make calls, or fail them; return the steps that wait for them."""
         chosen = list(calls)
         for call in chosen:
             self._steps[call.step].end(call.idempotency_key, error)
         return {call.step for call in chosen}
 
     def crash(self, *, keep_outcomes: bool) -> bool:
-        """Forget the calls that are being made, as when the process dies that makes them.
+        """Forget the running calls, as when their process dies.
 
         Args:
-            keep_outcomes: The host lives on, and with it the outcomes that it keeps.
+            keep_outcomes: Whether the host survives, with the outcomes that it keeps.
 
         Returns:
             Whether there were any.
@@ -105,21 +105,21 @@ class DriverCalls:
         return any(lost)
 
     def close(self) -> None:
-        """End the thread that makes calls."""
+        """Stop the thread that makes calls."""
         if self._thread is not None:
             self._thread.close()
             self._thread = None
 
 
 class HoldsCalls(Answering):
-    """What the test driver can do with calls that it holds."""
+    """The methods of the test driver for held calls."""
 
     _cluster: MemoryCluster
     _clock: ManualClock
     _calls: DriverCalls
 
     def held_calls(self) -> list[HeldCall]:
-        """Return the calls that wait for the test, in the order in which they were begun.
+        """Return the calls that wait for the test, in the order in which they were started.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -138,27 +138,27 @@ class HoldsCalls(Answering):
         return self._calls.waiting()
 
     def complete_calls(self, calls: Iterable[HeldCall] | None = None) -> int:
-        """Make calls that are held, and let their results go on.
+        """Make held calls, and forward their results.
 
-        What waited behind them begins its calls then, which are held in turn.
+        Records that waited behind them then start their own calls, which are held in turn.
 
         Args:
-            calls: Which calls; all that are held if not given.
+            calls: The calls; default: all held calls.
 
         Returns:
-            How many were made.
+            The number of calls made.
         """
         return self._end(calls, None)
 
     def fail_calls(self, error: BaseException, calls: Iterable[HeldCall] | None = None) -> int:
-        """Let calls that are held fail for good.
+        """Make held calls fail permanently.
 
         Args:
-            error: What they fail with.
-            calls: Which calls; all that are held if not given.
+            error: The error that they fail with.
+            calls: The calls; default: all held calls.
 
         Returns:
-            How many failed.
+            The number of failed calls.
         """
         return self._end(calls, error)
 
@@ -166,7 +166,7 @@ class HoldsCalls(Answering):
         chosen = self._calls.waiting() if calls is None else list(calls)
         stages = {step.name: at.index for at in self._cluster.plan.stages for step in at.steps}
         ended = {stages[step] for step in self._calls.end(chosen, error)}
-        groups = range(self._cluster.key_groups)  # in any of them calls may wait for room
+        groups = range(self._cluster.key_groups)  # calls may wait for capacity in any of them
         places = [(stage, group) for stage in ended for group in groups]
         self._cluster.due.wake(places, self._clock.now_ms())
         self._tick()
@@ -196,16 +196,16 @@ class DriverStepCalls:
 
     @property
     def owner(self) -> str:
-        """The life of the driver that makes the calls."""
+        """The incarnation of the driver that makes the calls."""
         return f"driver-{self._desk.lives}"
 
     def begin(self, wait_ms: int) -> None:
-        """Note that a task begins; calls that no task has parked are those of one that failed."""
+        """Note that a task begins; calls that no task has parked belong to a failed one."""
         del wait_ms
         self._calls = {name: call for name, call in self._calls.items() if call.parked}
 
     def start(self, request: CallRequest) -> bool:
-        """Take a call on; False if there are as many as a process makes at once."""
+        """Accept a call; return False if the limit of concurrent calls is reached."""
         if request.call_id in self._ended or request.call_id in self._calls:
             return True
         if len(self._calls) >= self._node.rules.capacity:
@@ -233,12 +233,12 @@ class DriverStepCalls:
         return None if found is None else found[1]
 
     def fate(self, call_id: str, owner: str) -> Fate:
-        """Say whether a call is still being made, or has ended."""
+        """Return whether a call is still running, or has ended."""
         known = call_id in self._calls or call_id in self._ended
         return "running" if known and owner == self.owner else "lost"
 
     def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
-        """Return the outcomes of calls that have ended, also because their time is over."""
+        """Return the outcomes of calls that have ended or timed out."""
         now = self._desk.elapsed_ms()
         if self._desk.held:
             for name, call in list(self._calls.items()):
@@ -259,7 +259,7 @@ class DriverStepCalls:
         }
 
     def poll_ms(self, age_ms: int | None) -> int:
-        """Return when the first call takes too long, or the circuit breaker lets one through."""
+        """Return when the first call times out, or the circuit breaker lets one through."""
         if age_ms is None and not self._pause_ms():
             return 1
         if not self._desk.held:
@@ -269,7 +269,7 @@ class DriverStepCalls:
         return max(1, min(ends, default=now + _FAR_MS) - now)
 
     def waiting(self) -> list[HeldCall]:
-        """Return the calls that are held."""
+        """Return the held calls."""
         return [
             HeldCall(
                 step=self._node.name,
@@ -282,7 +282,7 @@ class DriverStepCalls:
         ]
 
     def end(self, call_id: str, error: BaseException | None) -> None:
-        """Make a call, or let it fail."""
+        """Make a call, or fail it."""
         call = self._calls.pop(call_id)
         if error is None:
             outcome = self._desk.result(self._attempts.make(call.request))
@@ -291,7 +291,7 @@ class DriverStepCalls:
         self._ended[call_id] = (call.request.group, outcome)
 
     def crash(self, *, keep_outcomes: bool) -> bool:
-        """Forget the calls that are being made; return whether there were any."""
+        """Forget the running calls; return whether there were any."""
         had = bool(self._calls)
         self._calls.clear()
         if not keep_outcomes:
@@ -299,7 +299,7 @@ class DriverStepCalls:
         return had
 
     def _time_out(self, name: str, call: _Call) -> None:
-        """Let an attempt fail that took too long; the next one begins now, if there is one."""
+        """Fail an attempt that took too long; start the next one, if any."""
         retry = self._node.rules.retry
         if retry is not None and call.attempt < retry.attempts:
             call.attempt += 1

@@ -1,4 +1,4 @@
-"""What outlives a crash in the test driver: topics, changelogs, the epoch record and the disks."""
+"""What survives a crash in the test driver: topics, changelogs, the epoch record and the disks."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Place = tuple[int, int]
 
 @dataclass(slots=True)
 class JobResult:
-    """What the job of an epoch gave; nothing of it is true before the commit.
+    """The output of an epoch's job; none of it counts before the commit.
 
     Attributes:
         token: The run of the epoch.
         rows: Rows for sinks, in order.
         dead_letters: Records that a handler gave up.
-        changes: What each place wrote, but for what expired: the rows of its changelogs.
+        changes: The writes of each place, except expirations: the rows of its changelogs.
         counters: Counts by name.
-        reports: What sources saw and what the lanes wait for.
-        watermark: Event time behind the epoch.
+        reports: The reports of sources and lanes.
+        watermark: Event time after the epoch.
         now_ms: The epoch's wall-clock time.
     """
 
@@ -52,10 +52,10 @@ class JobResult:
 
 
 class MemoryCluster:
-    """The durable side: a crash leaves it as it is.
+    """The durable side, which a crash does not change.
 
     Args:
-        plan: What runs.
+        plan: The plan.
         application_id: The application.
         key_groups: Number of key groups.
         dead_letter_topic: Where dead letters go.
@@ -107,11 +107,11 @@ class MemoryCluster:
 
     @property
     def plan(self) -> Plan:
-        """What runs."""
+        """The plan."""
         return self.wired.plan
 
     def add_topic(self, name: str) -> bool:
-        """Make a topic; return whether a source reads it by a pattern, or read it already."""
+        """Create a topic; return whether a source reads it, by name or by pattern."""
         plan = self.plan.with_topics([name])
         if plan is not self.plan:
             self.wired = WiredPlan(plan)
@@ -128,10 +128,11 @@ class MemoryCluster:
         return Token(self.incarnation, self.epoch + 1, self.attempt - 1)
 
     def restart(self, *, lose_state: bool) -> None:
-        """Begin a new incarnation over what was committed.
+        """Start a new incarnation from the committed state.
 
         Args:
-            lose_state: The disks are lost too; state comes back from the changelogs.
+            lose_state: Whether the disks are lost too, so that state is restored from the
+                changelogs.
         """
         self.incarnation += 1
         self.due = DueTimes(self.plan, self.key_groups, known=not self.marks)
@@ -150,7 +151,7 @@ class MemoryCluster:
             self.global_topics.append(row)
 
     def forget_inputs(self, rows: Sequence[BrokerRow]) -> None:
-        """Take back the newest records, which no committed epoch has read."""
+        """Remove the newest records, which no committed epoch has read."""
         for row in reversed(rows):
             self.global_topics.forget(row)
             if row.topic in self.inputs:
@@ -175,11 +176,11 @@ class MemoryCluster:
         return environment
 
     def committed(self, place: Place) -> Committed:
-        """Return what the last epoch that wrote a place says of it."""
+        """Return the state of a place after the last epoch that wrote it."""
         return self.marks.get(place, Committed())
 
     def commit(self, result: JobResult) -> list[BrokerRow]:
-        """Make all of an epoch true at once; return its rows."""
+        """Commit all of an epoch at once; return its rows."""
         rows = [row for columns in result.rows for row in sink_rows(columns)]
         for letters in result.dead_letters:
             rows += dead_letter_rows(letters, self.dead_letter_topic)
@@ -198,7 +199,7 @@ class MemoryCluster:
         self.due.learn(result.reports, watermark=result.watermark.value, now_ms=result.now_ms)
         self.counters.update(result.counters)
         following = -1 if self.due.scheduled_ms is None else self.due.scheduled_ms
-        # Only where schedules get on: something else may want to run at a time that has passed.
+        # Only for schedules: other steps may be due at a time that has passed.
         self.has_ticks_left = self._followed != following >= 0 and following <= result.now_ms
         self._followed = following
         self.epoch = result.token.epoch

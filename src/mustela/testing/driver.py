@@ -47,36 +47,37 @@ from mustela.topology.scheduled import ScheduledSourceNode
 __all__ = ["EPOCHS_PER_CALL_MAX", "TopologyTestDriver"]
 
 EPOCHS_PER_CALL_MAX = 10_000
-"""How often rows may come back to the topology that wrote them, before it is taken for a loop
-without an end."""
+"""How often rows may come back to the topology that wrote them before it is taken for an endless
+loop."""
 
 
 class TopologyTestDriver(StoreAccess, HoldsCalls):
-    """Runs a topology in this process, each piped record to its end.
+    """Runs a topology in this process, processing each piped record completely.
 
-    It plans with the same planner and runs the same kernel as Spark does, over environments in
-    memory with the same protocol of pendings and commits. Each piped record is an epoch of its
-    own; `epoch` groups several.
+    It uses the same planner and the same kernel as Spark, with state in memory and the same commit
+    protocol. Each piped record is an epoch; `epoch` groups several.
 
     Args:
         subject: An App, a StreamsBuilder or a Topology.
-        settings: Settings, or a mapping of them. A mapping stands over an App's own settings;
-            with a builder or a topology, event time is ``stream-time`` if it does not say
-            otherwise, and neither environment nor files are read.
-        initial_wall_clock: Where the driver's clock stands at first; now if not given.
-        key_groups: Number of key groups, a power of two; an App's own if not given, else one.
-        lanes: Number of lanes; changes no result.
-        crash_after_every_record: Each epoch is run, dropped before its commit by a crash, run
+        settings: Settings, or a mapping of them. A mapping overrides an App's own settings; with a
+            builder or a topology, event time is ``stream-time`` unless it says otherwise, and
+            neither environment variables nor files are read.
+        initial_wall_clock: The initial time of the driver's clock: an aware datetime or
+            milliseconds; default: now.
+        key_groups: Number of key groups, a power of two; default: an App's own number, otherwise
+            one.
+        lanes: Number of lanes; it does not affect results.
+        crash_after_every_record: Whether each epoch is run, lost to a crash before its commit, run
             again, committed, and followed by another crash. Results stay the same.
-        hold_calls: Calls to the outside wait until `complete_calls` lets them go. Without it they
-            are made at once, and nothing is ever parked.
-        groups: ``both`` runs everything a second time, in 32 key groups (in one, if the first run
-            has several), and names the first step that gives something else there; functions are
-            called twice for each record.
+        hold_calls: Whether external calls wait for `complete_calls`. Otherwise they are made at
+            once, and nothing is ever parked.
+        groups: ``both`` runs everything a second time, in 32 key groups (in one if the first run
+            has several), and raises `GroupsDifferError` for the first step whose results differ;
+            functions are called twice for each record.
 
     Raises:
-        UsageError: If there is nothing that can be tested, or if an App could not be started: a
-            stateful step has no name, or a function cannot be sent to workers.
+        UsageError: If the subject cannot be tested, or an App could not be started: a stateful step
+            has no name, or a function cannot be sent to workers.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -166,7 +167,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 tap.take()  # the second run's tap was not there yet
 
     def _second(self, tap: Tap) -> BothGroups:
-        """Return the run in other key groups than this one's."""
+        """Return the run with a different number of key groups."""
         mine = self._cluster.key_groups
         other = TopologyTestDriver(
             self._topology,
@@ -181,7 +182,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         return BothGroups(self._cluster.plan, (counts[0], tap), (counts[1], theirs), other)
 
     def _follow(self, method: str, *given: Any, **named: Any) -> None:
-        """Let the second run do what this one did, if there is one."""
+        """Repeat in the second run, if there is one, what this one did."""
         if self._both is not None:
             self._both.follow(method, *given, **named)
 
@@ -197,9 +198,9 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
         Args:
             name: A source topic of the topology, or one that a source's pattern matches.
-            key: Type or serde of the keys; the source's own if not given.
-            value: Type or serde of the values; the source's own if not given.
-            start: Time of the first record; without it the driver's clock is used.
+            key: Type or serde of the keys; default: the source's.
+            value: Type or serde of the values; default: the source's.
+            start: Time of the first record; default: the driver's clock.
             auto_advance: How far the topic's time moves after each record.
 
         Raises:
@@ -226,9 +227,9 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
         Args:
             name: A topic that the topology may write, or the dead-letter topic.
-            key: Type or serde of the keys; that of the sink which wrote a record if not given,
-                bytes for dead letters.
-            value: Type or serde of the values, likewise.
+            key: Type or serde of the keys; default: that of the sink which wrote the record, bytes
+                for dead letters.
+            value: Type or serde of the values; the same default.
 
         Raises:
             TestDriverError: If no step writes the topic.
@@ -247,12 +248,12 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
     @contextmanager
     def epoch(self, *, until: int | datetime | None = None) -> Generator[None]:
-        """Group what is piped inside into one epoch; nothing runs before the end.
+        """Group what is piped inside the block into one epoch, which runs at the end of the block.
 
         Args:
-            until: What is piped after this epoch lies at this moment or behind it, in every
-                topic. An application that catches up knows that, because it cuts its backlog by
-                time; the watermark then comes this far, however old the last records are.
+            until: Promises that all records piped after this epoch, in every topic, are at or after
+                this time. An application that catches up knows this, because it cuts its backlog by
+                time; the watermark then advances this far, however old the last records are.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -288,11 +289,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
                 self._both.compare()
 
     def advance_wall_clock_time(self, span: int | timedelta) -> None:
-        """Move the driver's clock forward; the time of records does not move.
+        """Advance the driver's clock; event time does not advance.
 
-        A topic that had no record for the ``idleness`` of the settings no longer holds the
-        watermark. What is due by then runs, as in an application that slept for so long: a
-        scheduled source that ticks several times in the span catches up as its policy says.
+        A topic that had no record for longer than the ``idleness`` setting no longer holds the
+        watermark. Everything due by then runs, as in an application that slept for that long: a
+        scheduled source that ticks several times in the span catches up according to its policy.
         """
         self._check_open()
         self._clock.advance(to_span("advance_wall_clock_time", "span", span))
@@ -302,17 +303,16 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._follow("advance_wall_clock_time", span)
 
     def advance_watermark(self, to: int | datetime) -> None:
-        """Move the watermark forward as if every topic had come this far; what is due runs.
+        """Advance the watermark as if every topic had reached this time, and run what is due.
 
-        It never goes back: a moment that has passed changes nothing. Only for
-        ``event_time = watermark``.
+        It never goes back: a time in the past changes nothing. Only for ``event_time = watermark``.
 
-        In the driver each topic is one partition. The watermark is the least time that any topic
-        has come to, but for those that are idle; a topic that never had a record is taken for
-        idle, since a test that does not use it has nothing to say about its time.
+        In the driver each topic has one partition. The watermark is the lowest time that any topic
+        has reached, except for idle topics; a topic that never had a record counts as idle, because
+        a test that does not use it does not define its time.
 
         Args:
-            to: The new watermark.
+            to: The new watermark: milliseconds or an aware datetime.
 
         Example:
             >>> from mustela import StreamsBuilder
@@ -324,21 +324,21 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             1000
 
         Raises:
-            TestDriverError: If event time is the time of the stream.
+            TestDriverError: If ``event_time`` is ``stream-time``.
         """
         self._check_watermark("advance_watermark")
         self._tick(at_least_ms=to_milliseconds(to))
         self._follow("advance_watermark", to)
 
     def mark_idle(self, topic: str) -> None:
-        """Leave a topic out of the watermark until it has a record again; what is due runs.
+        """Exclude a topic from the watermark until it has a record again, and run what is due.
 
         Args:
             topic: A topic that the topology reads.
 
         Raises:
-            TestDriverError: If the topology does not read the topic, or event time is the time of
-                the stream.
+            TestDriverError: If the topology does not read the topic, or ``event_time`` is
+                ``stream-time``.
         """
         self._check_watermark("mark_idle")
         if topic not in self._cluster.inputs:
@@ -353,10 +353,10 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._follow("mark_idle", topic)
 
     def trigger_scheduled_source(self, name: str) -> None:
-        """Let a scheduled source tick now, once, whatever its schedule says.
+        """Make a scheduled source tick once now, whatever its schedule.
 
-        The tick has the time of the driver's clock. The ticks of the schedule itself stay where
-        they are.
+        The tick has the time of the driver's clock. The regular ticks of the schedule do not
+        change.
 
         Args:
             name: The source's name.
@@ -392,7 +392,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
     @property
     def watermark(self) -> int | None:
-        """The watermark in milliseconds, None before there is one."""
+        """The watermark in milliseconds, or None if there is none yet."""
         value = self._cluster.watermark.value
         return None if value < 0 else value
 
@@ -407,7 +407,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             )
 
     def _tick(self, *, at_least_ms: int = -1) -> None:
-        """Let time pass without a record: an epoch runs if something is due."""
+        """Run an epoch without records if something is due."""
         cluster = self._cluster
         at_least_ms = max(at_least_ms, self._scheduled())
         look = Look(now_ms=self._clock.now_ms(), at_least_ms=at_least_ms)
@@ -422,10 +422,10 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             cluster.watermark = cluster.watermark.after(cluster.topics, look, ())
 
     def crash(self, *, lose_state: bool = False) -> None:
-        """Drop all that is not committed, and go on from what is.
+        """Drop everything uncommitted, and continue from the committed state.
 
         Args:
-            lose_state: Local state is lost too, and restored from the changelogs.
+            lose_state: Whether local state is lost too, and restored from the changelogs.
         """
         self._check_open()
         if self._group is not None:
@@ -446,11 +446,11 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 
     @property
     def topology(self) -> TopologyGraph:
-        """What is under test."""
+        """The topology under test."""
         return self._topology
 
     def close(self) -> None:
-        """End the test; closing twice does no harm."""
+        """Close the driver; closing it twice is allowed."""
         self._closed = True
         self._calls.close()
         if self._both is not None:
@@ -486,9 +486,9 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             self._follow("_pipe", [row])
 
     def _run_all(self, rows: list[BrokerRow], *, grouped: bool) -> None:
-        """Run an epoch, and those of the rows that come back as input.
+        """Run an epoch, and further ones for rows that come back as input.
 
-        Rows wait while a step has as many records parked as it may.
+        Rows wait while a step has reached its limit of parked records.
         """
         waiting = self._waiting
         waiting.append(rows) if rows else waiting.appendleft(rows)
@@ -516,10 +516,10 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
             raise
         written = self._commit(result)
         if self._crashes:
-            # Every other time the disk is lost too: pendings and changelogs both are tried.
+            # Every other time the disk is lost too, to test both pendings and changelogs.
             cluster.restart(lose_state=cluster.epoch % 2 == 0)
             if self._calls.crash(keep_outcomes=False):
-                written += self._commit(self._run_job())  # takes up again what is parked
+                written += self._commit(self._run_job())  # resumes what is parked
         return written
 
     def _run_job(self) -> JobResult:
@@ -538,14 +538,14 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         )
 
     def _scheduled(self) -> int:
-        """Return how far scheduled sources bring the watermark."""
+        """Return how far scheduled sources advance the watermark."""
         cluster = self._cluster
         return scheduled_watermark(cluster.plan, cluster.due.scheduled_ms, self._clock.now_ms())
 
     def _with_more(self) -> set[TopicPartition]:
-        """Return the topics that have more records behind the moment of a cut: all but idle ones.
+        """Return the topics that have more records after the time of a cut: all except idle ones.
 
-        One whose first record is in this epoch is known only from now on.
+        A topic whose first record is in this epoch is not known before.
         """
         cluster = self._cluster
         new = {
@@ -556,7 +556,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         return new | {p for p, time in cluster.watermark.partitions.items() if not time.idle}
 
     def _serde(self, topic: str, said: Any, known: Serde[Any] | None, *, key: bool) -> Serde[Any]:
-        """Return a topic's serde: what the test says, what the topology says, or bytes."""
+        """Return a topic's serde: the test's, the topology's, or bytes."""
         serde = resolve_serde(said, key=key) if said is not None else known or BytesSerde()
         return self._binder.serde(serde, topic, key=key)
 
@@ -569,8 +569,8 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
 def _watermark_options(settings: Settings) -> WatermarkOptions:
     """Return the rules of event time.
 
-    The driver's clock is the test's own, and need not fit the timestamps of its records: so
-    these are only compared where the test says how far they may differ.
+    The driver's clock is under the test's control and need not fit the timestamps of its records,
+    so they are compared only if the test says how far they may differ.
     """
     said = settings.source_of("max_future_skew") != Settings.DEFAULT
     return watermark_options(settings, any_future=not said)

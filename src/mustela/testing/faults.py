@@ -1,4 +1,4 @@
-"""What can be wrong with a call to the test driver."""
+"""The errors of the test driver."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ __all__ = ["GlobalTopics"]
 
 
 class GlobalTopics:
-    """The topics of global tables, and the copies that are made of them.
+    """The topics of global tables, and their copies.
 
     Args:
         tables: The tables.
@@ -38,23 +38,23 @@ class GlobalTopics:
         return topic in self._rows
 
     def append(self, row: BrokerRow) -> None:
-        """Take a record over, if it is of one of the topics."""
+        """Add a record, if it belongs to one of the topics."""
         if row.topic in self._rows:
             self._rows[row.topic].append(row)
 
     def forget(self, row: BrokerRow) -> None:
-        """Take back the newest record of a topic."""
+        """Remove the newest record of a topic."""
         if row.topic in self._rows:
             taken = self._rows[row.topic].pop()
             assert taken == row, row
 
     def lose(self) -> None:
-        """Lose the copies; they are made anew from the topics."""
+        """Drop the copies; they are rebuilt from the topics."""
         self._copies.clear()
         self._applied.clear()
 
     def views(self, now_ms: int = 0) -> dict[str, StoreOverlay]:
-        """Return the copies by store, each with all that its topic holds."""
+        """Return the copies by store, each with all records of its topic."""
         for table in self._tables:
             self._follow(table, now_ms)
         return dict(self._copies)

@@ -31,13 +31,13 @@ def run_job(
     look: Look,
     triggered: Collection[str] = (),
 ) -> JobResult:
-    """Run what no committed epoch has read through every stage, and write the pendings.
+    """Run the records that no committed epoch has read through every stage, and write the pendings.
 
     Args:
-        cluster: What is durable.
+        cluster: The durable side.
         options: Options of the kernel.
         lanes: Number of lanes.
-        look: What is known of the epoch.
+        look: What is known about the epoch.
         triggered: Scheduled sources that tick whatever their schedule says.
 
     Raises:
@@ -63,7 +63,7 @@ def run_job(
     order = EpochOrder(
         token=cluster.next_token(),
         ranges=(tuple(sorted(ranges)),),
-        marks={},  # the cluster itself says what is committed
+        marks={},  # the cluster itself knows what is committed
         now_ms=look.now_ms,
         event_time=watermark.order(cluster.topics, look),
         due=cluster.due.order(),
@@ -80,7 +80,7 @@ def run_job(
 
 
 class _Job:
-    """An epoch at work, and what is there for its tasks (`mustela.kernel.task.TaskSite`)."""
+    """A running epoch, and the site of its tasks (`mustela.kernel.task.TaskSite`)."""
 
     def __init__(
         self, cluster: MemoryCluster, options: KernelOptions, lanes: int, order: EpochOrder
@@ -137,7 +137,7 @@ class _Job:
                 self._send(self.wired.exchanges[name], batch)
 
     def _send(self, exchange: Exchange, batch: Batch) -> None:
-        """Give each row, as it travels, to the lane of its key."""
+        """Send each row, encoded, to the lane of its key."""
         assert batch.key_bytes is not None
         lanes = self._sent.setdefault(exchange.target, {})
         suffix = exchange.key.group_suffix
@@ -162,17 +162,17 @@ class _Job:
         )
 
     def begin_batch(self, source_range: SourceRange, offsets: Sequence[int]) -> None:
-        """Nobody looks after this process."""
+        """Do nothing: no supervisor watches this process."""
 
     def lookups(self, stage: Stage, restored: dict[str, int]) -> AbstractContextManager[Lookups]:
-        """Show what all stages of the epoch look up."""
+        """Return the lookups, shared by all stages of the epoch."""
         del stage, restored
         return nullcontext(self._lookups)
 
     def open_groups(
         self, stage: Stage, groups: Sequence[int], restored: dict[str, int]
     ) -> Iterator[LaneGroup]:
-        """Open key groups as they are committed."""
+        """Open key groups in their committed state."""
         del restored
         for group in groups:
             committed = self._cluster.committed((stage.index, group))
@@ -180,7 +180,7 @@ class _Job:
             yield LaneGroup(environment, committed, environment.snapshot(committed))
 
     def _any_group(self, stage: int, group: int) -> Snapshot:
-        """Return the state of a place after the epoch before, for steps that read any key."""
+        """Return the state of a place after the previous epoch, for steps that read any key."""
         place = stage, group
         if place not in self._opened:
             cluster = self._cluster
@@ -189,6 +189,6 @@ class _Job:
         return self._opened[place]
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what was opened."""
         for snapshot in self._opened.values():
             snapshot.close()

@@ -1,4 +1,4 @@
-"""Contexts that note what a processor does with them: for tests of a processor alone."""
+"""Contexts that record what a processor does with them, for tests of a processor alone."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class CapturedForward:
-    """A record that a processor has forwarded.
+    """A record that a processor forwarded.
 
     Attributes:
-        record: The record, as it was then.
-        child: The name of the one step that gets it; None if all do.
-        output: The side output that it went to, if it went to one.
+        record: A copy of the record as it was then.
+        child: The name of the only step that gets it; None if all do.
+        output: The side output that it went to, or None.
     """
 
     record: Any
@@ -67,13 +67,13 @@ class CapturedForward:
 
 @dataclass(slots=True)
 class CapturedPunctuator:
-    """A punctuator that a processor has scheduled.
+    """A punctuator that a processor scheduled.
 
     Attributes:
-        interval: From a tick to the next.
-        type: By which time it is called.
-        punctuator: What is called.
-        start: The first tick in milliseconds, where it was said.
+        interval: The time from one tick to the next.
+        type: The kind of time that it follows.
+        punctuator: The function to call.
+        start: The first tick in milliseconds, if it was given.
         cancelled: Whether the schedule has ended.
     """
 
@@ -91,7 +91,7 @@ class CapturedPunctuator:
         """Call the punctuator, unless it is cancelled.
 
         Args:
-            time: What it is called with, in milliseconds.
+            time: Its argument: milliseconds or an aware datetime.
         """
         if not self.cancelled:
             self.punctuator(moment_ms(time))
@@ -99,16 +99,16 @@ class CapturedPunctuator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedRequest:
-    """What a processor asked other lanes for, with ``update`` or ``transact``.
+    """A request of a processor to other lanes, made with ``update`` or ``transact``.
 
     Attributes:
-        fn: The function that is to run there.
-        args: What it gets behind the old value, or behind the transaction.
-        store: The store whose key is to be changed; None of a transaction.
+        fn: The function to run there.
+        args: Its arguments after the old value, or after the transaction.
+        store: The store whose key is changed; None for a transaction.
         keys: The key, or the declared keys of the transaction.
-        reply_to: Where the answer was asked for.
-        reply_key: The key of the answer, or of the record that a transaction gives.
-        at: Which window, session or version of the key.
+        reply_to: Where the answer should be sent.
+        reply_key: The key of the answer, or of the record that a transaction sends.
+        at: The window, session or version of the key.
     """
 
     fn: Callable[..., Any]
@@ -121,13 +121,13 @@ class CapturedRequest:
 
 
 class _Notes:
-    """The port of a mock: nothing is done, all is noted.
+    """The port of a mock, which only records requests.
 
     Args:
         step_name: The step's name.
         task_id: The key group.
         key: Serde of the keys.
-        timer: What makes a timer.
+        timer: Creates a timer.
     """
 
     def __init__(
@@ -215,29 +215,29 @@ class _Notes:
 
 
 class _MockFacts(StepFacts):
-    """What is known of a step that is a mock: errors say how the mock is told more."""
+    """The facts of a mock step, with errors that say how to configure the mock."""
 
     def no_store(self, name: str) -> StoreAccessError:
-        """Return the error of a store that was not added."""
+        """Return the error for a store that was not added."""
         error = super().no_store(name)
         error.fix = "add it: context.add_state_store(Stores.key_value_store_builder(...))"
         return error
 
     def no_child(self, name: str, what: str) -> UnknownChildError:
-        """Return the error of a name that the mock was not given."""
+        """Return the error for a name that the mock was not given."""
         error = super().no_child(name, what)
         error.fix = "name it when the mock is created, or let it accept any name"
         return error
 
     def no_key(self, method: str) -> TimerKeyError:
-        """Return the error of a timer without a key."""
+        """Return the error for a timer without a key."""
         error = super().no_key(method)
         error.fix = f"pass one: {method}(…, key=…), or call set_record_in_hand(record) first"
         return error
 
 
 class _MockContext(ProcessingContext):
-    """What both mocks can do."""
+    """What both mocks share."""
 
     _timer: Callable[..., Timer[Any]] = Timer
 
@@ -275,27 +275,27 @@ class _MockContext(ProcessingContext):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the processor has counted with ``metrics()``, by name."""
+        """The processor's counters made with ``metrics()``, by name."""
         return dict(self._notes.counts)
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
-        """Say where the record in hand was read."""
+        """Set where the current record was read."""
         self._notes.place = RecordMetadata(topic=topic, partition=partition, offset=offset)
 
     def set_record_in_hand(self, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> None:
-        """Say which record is processed: its headers are the context's, and timers have its key.
+        """Set the current record: the context has its headers, and timers get its key.
 
         Args:
-            record: The record that `Processor.process` is about to be given.
+            record: The record that you will pass to `Processor.process`.
         """
         self._notes.hand = record
 
     def set_current_stream_time(self, time: int | datetime) -> None:
-        """Set event time: stream time and watermark."""
+        """Set event time, both stream time and watermark: milliseconds or an aware datetime."""
         self._notes.times[TimeDomain.EVENT_TIME] = moment_ms(time)
 
     def set_current_system_time(self, time: int | datetime) -> None:
-        """Set the clock."""
+        """Set the wall clock: milliseconds or an aware datetime."""
         self._notes.times[TimeDomain.PROCESSING_TIME] = moment_ms(time)
 
     def schedule(
@@ -306,25 +306,25 @@ class _MockContext(ProcessingContext):
         *,
         start: int | datetime | None = None,
     ) -> CapturedPunctuator:
-        """Note a punctuator; see `scheduled_punctuators`."""
+        """Record a punctuator; see `scheduled_punctuators`."""
         super().schedule(interval, punctuation_type, punctuator, start=start)
         return self._notes.punctuators[-1]
 
     @property
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
-        """The punctuators in the order in which they were scheduled, cancelled ones too."""
+        """The punctuators in the order in which they were scheduled, including cancelled ones."""
         return list(self._notes.punctuators)
 
     @property
     def timers(self) -> list[Timer[Any]]:
-        """The timers that are set, in order of time: hand one to ``on_timer`` to let it fire."""
+        """The timers that are set, in time order; pass one to ``on_timer`` to fire it."""
         return sorted(self._notes.timers.values(), key=lambda timer: timer.timestamp)
 
     def add_state_store(self, builder: StoreBuilder) -> Any:
-        """Make a store in memory, and return it as the processor will see it.
+        """Create a store in memory, and return it as the processor will see it.
 
         Args:
-            builder: What `Stores` builds.
+            builder: A store builder from `Stores`.
         """
         spec = builder.spec()
         place = EnvironmentSpec(
@@ -337,23 +337,23 @@ class _MockContext(ProcessingContext):
 
     @property
     def requests(self) -> list[CapturedRequest]:
-        """What ``update`` and ``transact`` were asked for, in order; nothing of it is done."""
+        """The requests made with ``update`` and ``transact``, in order; none is executed."""
         return list(self._notes.requests)
 
     @property
     def committed(self) -> bool:
-        """Whether a commit was asked for."""
+        """Whether a commit was requested."""
         return self._notes.committed
 
     def reset_commit(self) -> None:
-        """Forget that a commit was asked for."""
+        """Forget that a commit was requested."""
         self._notes.committed = False
 
     def forwarded(self, child: str | None = None) -> list[CapturedForward]:
         """Return what was forwarded, in order.
 
         Args:
-            child: Only what the step of this name gets: records to it, and records to all.
+            child: Return only what the step of this name gets: records to it, and records to all.
         """
         if child is None:
             return list(self._notes.forwards)
@@ -375,21 +375,21 @@ class _MockContext(ProcessingContext):
 
 
 class MockProcessorContext(_MockContext, ProcessorContext[K, V], Generic[K, V]):
-    """A context for tests of a `Processor` alone: it notes what the processor does.
+    """A context for tests of a `Processor` alone: it records what the processor does.
 
-    Nothing runs but the processor: no engine, no other step. Give it to ``init``, call ``process``
-    with records, and look at what was forwarded, scheduled, stored and asked for. What happens over
-    epochs and crashes is tested with `TopologyTestDriver`.
+    Only the processor runs: no engine, no other step. Pass the context to ``init``, call
+    ``process`` with records, and check what was forwarded, scheduled, stored and requested. To test
+    behaviour across epochs and crashes, use `TopologyTestDriver`.
 
     Args:
-        application_id: What the processor is told.
-        step_name: Likewise.
-        task_id: Likewise.
-        app_configs: Likewise.
-        key: Type or serde of the keys that come in; Python's own types if not given.
-        value: Type or serde of the values that come in, likewise.
-        children: Names of the steps that read the processor; any name will do if not given.
-        side_outputs: Names of its side outputs; likewise.
+        application_id: The application id that the processor sees.
+        step_name: The step's name that it sees.
+        task_id: The task id, a key group, that it sees.
+        app_configs: The settings that it sees, by name.
+        key: Type or serde of the incoming keys; default: Python's built-in types.
+        value: Type or serde of the incoming values; the same default.
+        children: Names of the steps that read the processor; default: any name is accepted.
+        side_outputs: Names of its side outputs; default: any name is accepted.
 
     Example:
         >>> from datetime import timedelta
@@ -424,7 +424,7 @@ class MockFixedKeyProcessorContext(_MockContext, FixedKeyProcessorContext[K, V],
     """A context for tests of a `FixedKeyProcessor` alone; see `MockProcessorContext`.
 
     Args:
-        application_id: As there.
+        application_id: As in `MockProcessorContext`.
         step_name: As there.
         task_id: As there.
         app_configs: As there.
@@ -452,5 +452,5 @@ class MockFixedKeyProcessorContext(_MockContext, FixedKeyProcessorContext[K, V],
     def record(
         key: Any, value: Any, timestamp: int = 0, headers: Headers = ()
     ) -> FixedKeyRecord[Any, Any]:
-        """Return a record, which users cannot make themselves."""
+        """Return a record; a `FixedKeyRecord` cannot be created directly."""
         return fixed_key_record(key, value, timestamp, headers)

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures for tests of topologies, there wherever Mustela is installed.
+"""The pytest plugin: fixtures for tests of topologies, available wherever Mustela is installed.
 
-It is loaded by each run of pytest, so it imports Mustela only when a fixture is used.
+Every run of pytest loads it, so it imports Mustela only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["topology_test_driver"]
 
 @pytest.fixture
 def topology_test_driver() -> Iterator[Callable[..., TopologyTestDriver]]:
-    """Make test drivers, which are closed when the test ends.
+    """Return a function that creates test drivers, which are closed when the test ends.
 
-    It takes what `mustela.testing.TopologyTestDriver` takes::
+    It takes the arguments of `mustela.testing.TopologyTestDriver`::
 
         def test_totals(topology_test_driver):
             driver = topology_test_driver(shop.app)

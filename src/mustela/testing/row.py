@@ -1,4 +1,4 @@
-"""A record as the test driver's topics hold it."""
+"""Records in the topics of the test driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not change a result: a topology run in each way that production may run it."""
+"""Checks that a topology gives the same results in each way that production may run it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mustela.testing.times import to_milliseconds
 __all__ = ["SafetyCheck", "assert_topology_safe"]
 
 SafetyCheck = Literal["crashes", "lanes", "key_groups", "epochs", "event_time"]
-"""What `assert_topology_safe` changes."""
+"""The checks of `assert_topology_safe`."""
 
 Feed = Callable[[TopologyTestDriver], object]
 
@@ -36,15 +36,15 @@ _SHOWN_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A way to run a topology that should give what the plain one gives.
+    """A way to run a topology that should give the same results as a plain run.
 
     Attributes:
-        name: What is changed.
-        how: The same in words.
-        why: Why a topology may give something else.
+        name: The name of the check.
+        how: What is changed, in words.
+        why: Why results may differ.
         fix: What to do then.
         driver: Arguments of the driver.
-        few_epochs: Whether the whole feed is as few epochs as it can be.
+        few_epochs: Whether the feed is run in as few epochs as possible.
         settings: Settings that differ.
     """
 
@@ -58,22 +58,22 @@ class _Way:
 
 
 Rows = dict[str, list[tuple[str, str]]]
-"""By key, the values that were written with their times."""
+"""By key, the values written and their times."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a run has written and keeps."""
+    """The rows and stores of a run."""
 
     topics: Mapping[str, Rows]
     stores: Mapping[str, Sequence[tuple[bytes, bytes]]]
 
 
 class _Run(TopologyTestDriver):
-    """A run whose results are compared with another's."""
+    """A run whose results are compared with those of another."""
 
     def outcome(self) -> _Outcome:
-        """Return what was written, also what the feed has read, and what is kept."""
+        """Return the rows written, including those the feed read, and the stores' contents."""
         for position in self._positions.values():
             position[0] = 0
         stores = self._stores()
@@ -86,12 +86,12 @@ class _Run(TopologyTestDriver):
         rows: Rows = defaultdict(list)
         for record in self.create_output_topic(topic).read_records_to_list():
             rows[to_text(record.key)].append((to_text(record.value), str(record.timestamp)))
-        rows.get(to_text(None), []).sort()  # without a key there is no order
+        rows.get(to_text(None), []).sort()  # rows without a key have no order
         return rows
 
 
 class _FewEpochs(_Run):
-    """A run that lets records wait until somebody must see what became of them."""
+    """A run that holds records back until their results are needed."""
 
     def _pipe(self, rows: Sequence[BrokerRow]) -> None:
         self._check_open()
@@ -99,7 +99,7 @@ class _FewEpochs(_Run):
 
     @contextmanager
     def epoch(self, *, until: int | datetime | None = None) -> Generator[None]:
-        """Let what is piped inside be a part of a larger epoch, unless it ends at a moment."""
+        """Make what is piped inside part of a larger epoch, unless ``until`` is given."""
         if until is not None:
             self._flush()
         with super().epoch(until=until) if until is not None else nullcontext():
@@ -149,29 +149,29 @@ def assert_topology_safe(
 ) -> None:
     """Check that a topology gives the same results however it is run.
 
-    The feed is run once in the plain way, each record an epoch of its own, and again
+    The feed is run once plainly, with an epoch per record, and again
 
     - ``crashes``: with a crash before and after each commit, and state lost every other time;
     - ``lanes``: in eight lanes, if it has several key groups;
     - ``key_groups``: in 32 key groups, or in one if it has several;
-    - ``epochs``: in as few epochs as possible, as an application does that catches up;
+    - ``epochs``: in as few epochs as possible, like an application that catches up;
     - ``event_time``: with the other meaning of event time, ``stream-time`` or ``watermark``.
 
-    Compared are the rows of each output topic, key by key, and of each key-value store. With
-    ``epochs`` a table may leave out updates that a later one replaces (`emit = barrier`), but not
-    the last.
+    The rows of each output topic, by key, and of each key-value store are compared. With
+    ``epochs``, a table may leave out updates that a later one replaces (``emit = barrier``), but
+    not the last one.
 
     Args:
         subject: An App, a StreamsBuilder or a Topology.
-        feed: Gets a driver and pipes records, moves time, and so on; it is called for each run, so
-            it must do the same each time.
-        settings: As those of `TopologyTestDriver`.
-        initial_wall_clock: Where the driver's clock stands at first; now if not given.
-        but_not: Checks to leave out, where a difference is meant.
+        feed: Called with a driver in each run, to pipe records, advance time, and so on; it must do
+            the same each time.
+        settings: As for `TopologyTestDriver`.
+        initial_wall_clock: The initial time of the driver's clock; default: now.
+        but_not: Names of checks to leave out because a difference is intended.
 
     Raises:
-        AssertionError: If a run gives something else; it says which, why that happens, and shows
-            the first rows that differ.
+        AssertionError: If the results of a run differ; the message names the check, says why that
+            happens, and shows the first differing rows.
         UsageError: If the subject cannot be tested.
 
     Example:
@@ -297,14 +297,14 @@ def _told(way: _Way, what: str, shown: str) -> str:
 
 
 def _same_begin(some: Sequence[Any], others: Sequence[Any]) -> int:
-    """Return how many rows are the same before the first that differs."""
+    """Return the number of equal rows before the first that differs."""
     return sum(
         1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))
     )
 
 
 def _only_left_out(all_rows: Sequence[Any], fewer: Sequence[Any]) -> bool:
-    """Return whether some rows are others without a few, but with the last one."""
+    """Return whether ``fewer`` is ``all_rows`` with some rows left out, but not the last."""
     if all_rows[-1:] != fewer[-1:]:
         return False
     rest = iter(all_rows)

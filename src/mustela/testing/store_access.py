@@ -24,13 +24,13 @@ __all__ = ["StoreAccess"]
 
 
 class StoreAccess(Answering):
-    """The part of the test driver that opens stores; each call sees what is committed."""
+    """The part of the test driver that opens stores; each call returns committed state."""
 
     def _stores(self) -> DriverStores:
         raise NotImplementedError
 
     def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
-        """Return a store of the topology; timestamps are left out.
+        """Return a key-value store of the topology, without timestamps.
 
         Raises:
             TestDriverError: If there is no store of that name, or it is of another kind.
@@ -38,7 +38,7 @@ class StoreAccess(Answering):
         return self._stores().key_value(name)
 
     def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any]:
-        """Return a store of the topology, its values with their timestamps.
+        """Return a key-value store of the topology, with timestamps.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -49,7 +49,7 @@ class StoreAccess(Answering):
     def get_timestamped_key_value_store_with_headers(
         self, name: str
     ) -> TimestampedKeyValueStoreWithHeaders[Any, Any]:
-        """Return a store of the topology, its values with their timestamps and headers.
+        """Return a key-value store of the topology, with timestamps and headers.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -78,7 +78,7 @@ class StoreAccess(Answering):
         return self._stores().take(name, VersionedKeyValueStore[Any, Any])
 
     def get_window_store(self, name: str) -> WindowStore[Any, Any]:
-        """Return a window store of the topology; timestamps are left out.
+        """Return a window store of the topology, without timestamps.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -99,7 +99,7 @@ class StoreAccess(Answering):
         return self._stores().take(name, WindowStore[Any, Any])
 
     def get_timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any, Any]:
-        """Return a window store of the topology, its values with their timestamps.
+        """Return a window store of the topology, with timestamps.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -110,7 +110,7 @@ class StoreAccess(Answering):
     def get_timestamped_window_store_with_headers(
         self, name: str
     ) -> TimestampedWindowStoreWithHeaders[Any, Any]:
-        """Return a window store of the topology, its values with their timestamps and headers.
+        """Return a window store of the topology, with timestamps and headers.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -119,7 +119,7 @@ class StoreAccess(Answering):
         return self._stores().take(name, TimestampedWindowStoreWithHeaders[Any, Any])
 
     def get_session_store_with_headers(self, name: str) -> SessionStoreWithHeaders[Any, Any]:
-        """Return a session store of the topology, its aggregates with their headers.
+        """Return a session store of the topology, with headers.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -137,14 +137,14 @@ class StoreAccess(Answering):
         return self._stores().take(name, SessionStore[Any, Any])
 
     def get_state_store(self, name: str) -> AnyStore:
-        """Return a store of the topology as the kind that it is.
+        """Return a store of the topology with the interface of its kind.
 
         Raises:
-            TestDriverError: If there is no store of that name, or no user can read it.
+            TestDriverError: If there is no store of that name, or only its step can read it.
         """
         return self._stores().any(name)
 
     def get_all_state_stores(self) -> dict[str, AnyStore]:
-        """Return all stores by name, but for buffers that only their steps can read."""
+        """Return all stores by name, except those that only their steps can read."""
         stores = self._stores()
         return {name: stores.any(name) for name in stores.readable()}

@@ -23,13 +23,13 @@ Commit = Callable[[JobResult], object]
 
 
 class DriverGroupView:
-    """The committed rows of one store in one key group; each write is an epoch of its own.
+    """The committed rows of one store in one key group; each write is a separate epoch.
 
     Args:
         cluster: The durable side.
         place: The store's stage, and the key group.
         name: The store.
-        commit: Commits what is put.
+        commit: Commits writes.
     """
 
     def __init__(self, cluster: MemoryCluster, place: Place, name: str, commit: Commit) -> None:
@@ -65,7 +65,7 @@ class DriverGroupView:
         self._write(sorted(dict(rows).items()), logged=True)
 
     def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove rows whose time is over, without a word in the changelog."""
+        """Remove expired rows, without writing to the changelog."""
         self._write([(key, None) for key in sorted(set(keys))], logged=False)
 
     def _write(self, rows: Rows, *, logged: bool) -> None:
@@ -82,7 +82,7 @@ class DriverGroupView:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high in key order, as it is when this is called."""
+        """Iterate over low <= key <= high in key order, as of the time of the call."""
         snapshot = self._snapshot()
         try:
             return iter(list(snapshot.range(self._name, low, high, reverse=reverse)))
@@ -92,7 +92,7 @@ class DriverGroupView:
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
+        """Return the first row that `range` would yield."""
         return next(self.range(low, high, reverse=reverse), None)
 
     def count(self) -> int:
@@ -119,9 +119,9 @@ class _Groups:
 
 
 class _WholeStore(MergedView):
-    """Rows of all key groups, found wherever they are.
+    """The rows of all key groups, wherever they are.
 
-    A processor may write a key that its record does not have; the row is then in the group of the
+    A processor may write a key other than its record's; the row is then in the key group of the
     record's key.
     """
 
@@ -156,7 +156,7 @@ class DriverStores:
 
     Args:
         cluster: The durable side.
-        commit: Commits what is put.
+        commit: Commits writes.
     """
 
     def __init__(self, cluster: MemoryCluster, commit: Commit) -> None:
@@ -170,7 +170,7 @@ class DriverStores:
         return sorted([*self._cluster.plan.stores, *whole])
 
     def take(self, name: str, shown: Callable[[Any, StoreSpec], S]) -> S:
-        """Return a store as one of the classes that users see stores by.
+        """Return a store as one of the public store classes.
 
         Raises:
             TestDriverError: If there is no store of that name.
@@ -179,7 +179,7 @@ class DriverStores:
         return shown(*self._find(name))
 
     def key_value(self, name: str) -> KeyValueStore[Any, Any]:
-        """Return a store of keys and values, without times.
+        """Return a key-value store without timestamps.
 
         Raises:
             TestDriverError: If there is no store of that name, or it is of another kind.
@@ -197,7 +197,7 @@ class DriverStores:
         )
 
     def any(self, name: str) -> AnyStore:
-        """Return a store as the kind that it is."""
+        """Return a store with the interface of its kind."""
         rows, spec = self._find(name)
         return self.key_value(name) if spec.traits.store is None else open_store(rows, spec)
 
@@ -206,11 +206,11 @@ class DriverStores:
         return [name for name in self.names if self._find(name)[1].traits.store is not None]
 
     def unexpiring(self) -> list[str]:
-        """Return the names of the stores in which nothing expires: what they hold is exact."""
+        """Return the names of the stores without expiry, whose contents are exact."""
         return [name for name in self.readable() if self._find(name)[1].traits.by_key]
 
     def rows(self, name: str) -> list[tuple[bytes, bytes]]:
-        """Return the rows of a store as they are kept, of all key groups, in order."""
+        """Return the stored rows of a store, of all key groups, in order."""
         groups, _ = self._find(name)
         return sorted(row for view in groups.all() for row in view.range())
 
@@ -235,7 +235,7 @@ class DriverStores:
 
 
 def _way_to(spec: StoreSpec) -> str | None:
-    """Return how a store is taken that was taken as another kind."""
+    """Return the fix for a store opened as the wrong kind."""
     kind = spec.traits
     if kind.store is None:
         return None

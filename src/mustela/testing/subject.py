@@ -1,4 +1,4 @@
-"""What is under test: a topology, or an application with the settings that it runs with."""
+"""What is under test: a topology, or an application with its settings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Subject:
 
     Attributes:
         topology: The topology.
-        settings: What it runs with.
-        key_groups: In how many groups.
+        settings: Its settings.
+        key_groups: Number of key groups.
     """
 
     topology: TopologyGraph
@@ -48,15 +48,15 @@ class Subject:
 def read_subject(
     subject: object, said: Settings | Mapping[str, Any] | None, key_groups: int | None
 ) -> Subject:
-    """Return what is to be tested.
+    """Return the subject of a test.
 
-    An application is taken with its own settings, under those that are said here; a builder or a
-    topology with stream time and one key group, as Kafka Streams' own test driver runs it.
+    An application keeps its own settings, overridden by those given here; a builder or a topology
+    gets stream time and one key group, as in Kafka Streams' own test driver.
 
     Args:
         subject: An App, a StreamsBuilder or a Topology.
-        said: What the test says of settings.
-        key_groups: What it says of key groups.
+        said: The settings given by the test.
+        key_groups: The number of key groups given by the test.
 
     Raises:
         UsageError: If it cannot be tested, or if an application could not be started.
@@ -90,5 +90,5 @@ def _defaults() -> Settings:
 
 def _own(values: Mapping[str, Any]) -> Settings:
     known = {"application_id": "test", "event_time": "stream-time", **values}
-    # What the machine's environment and the working directory say is no part of a test.
+    # The machine's environment variables and the working directory must not affect a test.
     return Settings.load(known, environ={}, directory=Path(__file__).parent)

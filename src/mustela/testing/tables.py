@@ -1,4 +1,4 @@
-"""Rows written as a table: what tests pipe in, and what they expect to come out."""
+"""Rows written as a table: the input of tests, and their expected output."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Table:
     """Rows of text.
 
     Attributes:
-        columns: Their names, from left to right.
-        rows: Of each row the cells; None is null.
+        columns: The names of the columns, from left to right.
+        rows: The cells of each row; None is null.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class Table:
 
 
 class Written(NamedTuple):
-    """A record that a row describes; without a timestamp it takes the topic's time."""
+    """A record described by a row; without a timestamp it gets the topic's time."""
 
     key: Any
     value: Any
@@ -51,12 +51,11 @@ class Written(NamedTuple):
 
 
 def table(text: str) -> Table:
-    r"""Read a table: a line of column names, then a line for each row, cells between bars.
+    r"""Read a table: a line of column names, then a line for each row, with cells between bars.
 
-    A bar at the end of a line is a border if one begins it; lines that only draw borders count
-    for nothing. An empty cell and ``null``
-    are null; text in double quotes is JSON, so ``""`` is the empty text. A bar within a cell is
-    written ``\|``.
+    A bar at the end of a line is a border if the line also begins with one; lines that only draw
+    borders are ignored. An empty cell and ``null`` are null; text in double quotes is JSON, so
+    ``""`` is the empty string. A bar inside a cell is written ``\|``.
 
     Raises:
         TableError: If a row has more or fewer cells than there are columns, or there are none.
@@ -86,7 +85,7 @@ def table(text: str) -> Table:
 
 
 def records_of(written: Table, key: Serde[Any], value: Serde[Any]) -> Iterator[Written]:
-    """Yield what each row describes.
+    """Yield the record of each row.
 
     Args:
         written: The table.
@@ -94,7 +93,7 @@ def records_of(written: Table, key: Serde[Any], value: Serde[Any]) -> Iterator[W
         value: Serde of its values.
 
     Raises:
-        TableError: If a cell is no value of its column's type.
+        TableError: If a cell is not a value of its column's type.
     """
     for number, cells in enumerate(written.rows, 1):
         row = dict(zip(written.columns, cells, strict=True))
@@ -118,11 +117,11 @@ def records_of(written: Table, key: Serde[Any], value: Serde[Any]) -> Iterator[W
 def difference(
     expected: Table, found: Sequence[Record[Any, Any]], *, in_any_order: bool
 ) -> str | None:
-    """Return how records differ from what was expected, drawn as a table; None if they do not.
+    """Return the difference between expected and actual records as a table, None if there is none.
 
     Args:
-        expected: What a test expects.
-        found: What was written.
+        expected: The table that a test expects.
+        found: The records written.
         in_any_order: Whether the order of rows does not matter.
     """
     wanted = [(_canonical(row), row) for row in expected.rows]
@@ -144,7 +143,7 @@ def difference(
 
 
 def drawn(columns: Sequence[str], lines: Sequence[tuple[str, Row]]) -> str:
-    """Return rows as a table, each with a mark before it.
+    """Return rows as a table, each preceded by a mark.
 
     Example:
         >>> print(drawn(("key", "value"), [("-", ("ann", "3")), ("+", ("ann", "14"))]))
@@ -174,7 +173,7 @@ def _part(
     fields: Mapping[str, str | None],
     serde: Serde[Any],
 ) -> Any:
-    """Return a key or a value: what one cell says, or the cells of its fields."""
+    """Return a key or a value, from one cell or from the cells of its fields."""
     whole = row.get(what)
     if fields and what in row:
         msg = f"the table has a column {what!r} and fields of the {what}: {', '.join(fields)}"
@@ -205,7 +204,7 @@ def _moment(number: int, text: str | None) -> int | None:
 
 
 def _text(record: Record[Any, Any], column: str) -> str | None:
-    """Return what a record holds in a column, as text."""
+    """Return a record's content for a column, as text."""
     key: Any = record.key
     value: Any = record.value
     inner = cast("Any", key[0] if isinstance(key, Windowed) else key)
@@ -243,7 +242,7 @@ def _canonical(row: Row) -> tuple[str, ...]:
 
 
 def _same(cell: str) -> str:
-    """Return a text that is the same for all ways to write a value."""
+    """Return a normal form that is the same for all ways to write a value."""
     try:
         value = json.loads(cell, parse_float=_number)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Times as tests write them: milliseconds, aware datetimes, timedeltas."""
+"""Times in tests: milliseconds, aware datetimes, timedeltas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def to_milliseconds(moment: int | datetime) -> int:
     """Return a moment as milliseconds since 1970-01-01 UTC.
 
     Raises:
-        TestDriverError: If it is a datetime without a time zone, before 1970, or no moment.
+        TestDriverError: If it is a datetime without a time zone, before 1970, or not a point in
+            time.
 
     Example:
         >>> to_milliseconds(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
@@ -41,12 +42,12 @@ def to_span(owner: str, option: str, span: int | timedelta) -> int:
     """Return a span of time in milliseconds.
 
     Args:
-        owner: What was given it.
-        option: What it is called there.
+        owner: The function or class that it was passed to.
+        option: The name of the argument.
         span: A timedelta, or whole milliseconds.
 
     Raises:
-        TestDriverError: If it is negative, or no span of time.
+        TestDriverError: If it is negative, or not a time span.
 
     Example:
         >>> to_span("advance_time", "span", timedelta(seconds=2))

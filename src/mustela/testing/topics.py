@@ -1,4 +1,4 @@
-"""The two ends of a topology under test: topics to pipe into and topics to read from."""
+"""The input and output topics of a topology under test."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Serdes = tuple[Serde[Any], Serde[Any]]
 
 _BYTES: Final[Serdes] = (BytesSerde(), BytesSerde())
 _NOTHING: Final[Any] = object()
-"""Stands for an argument that was not given: None is a value."""
+"""Marks an argument that was not given, because None is a value."""
 
 
 def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | None:
-    """Encode what is piped to a topic.
+    """Encode a key or value that is piped to a topic.
 
     Raises:
         PipedValueError: If it does not fit the topic's serde.
@@ -38,7 +38,7 @@ def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | No
     try:
         return serde.serialize(data)
     except EnvironmentFault:
-        raise  # a schema registry that does not answer says so by itself
+        raise  # a schema registry's own error says more
     except Exception as error:
         told = getattr(error, "what", None) or f"{type(error).__name__}: {error}"
         msg = f"{what} {data!r:.60} cannot be piped to topic {topic!r}: {told}"
@@ -51,15 +51,15 @@ def encode(serde: Serde[Any], data: object, what: str, topic: str) -> bytes | No
 
 
 class TestInputTopic(Answering, Generic[K, V]):
-    """A source topic of the topology under test; made by `create_input_topic`.
+    """A source topic of the topology under test; created by `create_input_topic`.
 
     Args:
         name: The topic.
         key: Serde of the keys.
         value: Serde of the values.
-        pipe: Where records go.
-        clock: Gives the time of a record that is piped without one.
-        start: Time of the first record; from then on the topic has a time of its own.
+        pipe: Called with the records.
+        clock: Returns the time of a record that is piped without one.
+        start: Time of the first record; from then on the topic has its own time.
         auto_advance: How far that time moves after each record.
     """
 
@@ -118,7 +118,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         *,
         headers: Headers = (),
     ) -> None:
-        """Pipe one record and process it to the end.
+        """Pipe one record and process it completely.
 
         A single argument is the value of a record without a key, or a whole `Record`, which has
         its own timestamp and headers.
@@ -126,7 +126,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         Args:
             key: The key.
             value: The value.
-            timestamp: Milliseconds or an aware datetime; the topic's time if not given.
+            timestamp: Milliseconds or an aware datetime; default: the topic's time.
             headers: The record's headers.
 
         Raises:
@@ -177,8 +177,8 @@ class TestInputTopic(Answering, Generic[K, V]):
 
         Args:
             pairs: The pairs.
-            start: Time of the first one; the topic's time if not given.
-            advance: With ``start``: how much later each following one is.
+            start: Time of the first one; default: the topic's time.
+            advance: With ``start``: how much later each of the others is.
         """
         time = None if start is None else to_milliseconds(start)
         step = to_span("pipe_key_value_list", "advance", advance)
@@ -196,9 +196,9 @@ class TestInputTopic(Answering, Generic[K, V]):
         """Pipe the rows of a table, each as one record.
 
         Its columns are ``key`` and ``value``, or fields of either (``key.NAME`` for those of the
-        key, just ``NAME`` for those of the value); ``time`` in milliseconds or as an ISO 8601
-        moment, the topic's time if there is no such column; ``header.NAME``. Cells are read with
-        the topic's types; an empty cell and ``null`` are null.
+        key, just ``NAME`` for those of the value); ``time`` in milliseconds or in ISO 8601, by
+        default the topic's time; ``header.NAME``. Cells are read with the topic's types; an empty
+        cell and ``null`` are null.
 
         Args:
             text: The table: column names in the first line, cells separated by bars.
@@ -227,7 +227,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         self._pipe([self._row(*record) for record in records])
 
     def advance_time(self, span: int | timedelta) -> None:
-        """Move the topic's own time forward."""
+        """Advance the topic's own time."""
         time = self._clock() if self._time is None else self._time
         self._time = time + to_span("advance_time", "span", span)
 
@@ -250,16 +250,16 @@ class TestInputTopic(Answering, Generic[K, V]):
 
 
 class TestOutputTopic(Answering, Generic[K, V]):
-    """A topic that the topology under test writes; made by `create_output_topic`.
+    """A topic that the topology under test writes; created by `create_output_topic`.
 
     Args:
         name: The topic.
-        key: Serde of the keys; None where it is that of the sink which wrote a row.
-        value: Serde of the values, likewise.
-        rows: Gives all rows of the topic so far.
-        position: How many of them were read, shared by all readers of the topic.
+        key: Serde of the keys; None for that of the sink which wrote a row.
+        value: Serde of the values; None likewise.
+        rows: Returns all rows of the topic so far.
+        position: How many of them have been read, shared by all readers of the topic.
         sinks: By step, the serdes of the sinks that may write the topic.
-        why_empty: Why the topic can have no rows, if that is so.
+        why_empty: Why the topic cannot have rows, if it cannot.
     """
 
     __test__: ClassVar[bool] = False
@@ -288,7 +288,7 @@ class TestOutputTopic(Answering, Generic[K, V]):
 
         Raises:
             EmptyTopicError: If there is none.
-            SerdeError: If its bytes are not of the topic's serdes.
+            SerdeError: If its bytes do not fit the topic's serdes.
         """
         rows = self._rows()
         offset = self._position[0]
@@ -325,18 +325,18 @@ class TestOutputTopic(Answering, Generic[K, V]):
         return KeyValue(record.key, record.value)
 
     def read_records_to_list(self) -> list[Record[K, V]]:
-        """Read all records that are left."""
+        """Read all remaining records."""
         records: list[Record[K, V]] = []
         while not self.is_empty:
             records.append(self.read_record())
         return records
 
     def read_values_to_list(self) -> list[V]:
-        """Read the values of all records that are left."""
+        """Read the values of all remaining records."""
         return [record.value for record in self.read_records_to_list()]
 
     def read_key_values_to_list(self) -> list[tuple[K, V]]:
-        """Read key and value of all records that are left.
+        """Read key and value of all remaining records.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
@@ -364,18 +364,18 @@ class TestOutputTopic(Answering, Generic[K, V]):
         return found
 
     def expect_table(self, text: str, *, in_any_order: bool = False) -> None:
-        """Read all records that are left, and compare them with a table.
+        """Read all remaining records, and compare them with a table.
 
-        Only its columns are compared; they are those of `TestInputTopic.pipe_table`, and ``start``
-        and ``end`` of a windowed key. Cells are compared as they are shown, so that 3, 3.0 and the
-        text "3" are the same.
+        Only the table's columns are compared; they are those of `TestInputTopic.pipe_table`, plus
+        ``start`` and ``end`` of a windowed key. Cells are compared as text, so that 3, 3.0 and the
+        text "3" are equal.
 
         Args:
-            text: The table; only a line of column names expects no record.
-            in_any_order: Whether rows may come in another order.
+            text: The table; one with only a line of column names expects no records.
+            in_any_order: Whether rows may be in any order.
 
         Raises:
-            AssertionError: If the records are others; it shows both, row by row.
+            AssertionError: If the records differ; the message shows both, row by row.
             TableError: If the table cannot be read, or a value has no field of a column's name.
 
         Example:
@@ -404,7 +404,7 @@ class TestOutputTopic(Answering, Generic[K, V]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to read."""
+        """Whether no records are left to read."""
         return self.queue_size == 0
 
     @property

@@ -1,4 +1,4 @@
-"""Which topics a topology under test reads and writes, and with which serdes."""
+"""The topics that a topology under test reads and writes, and their serdes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def sinks_of(
 ) -> dict[str, tuple[Serde[Any], Serde[Any]]]:
     """Return the serdes of the sinks that may write a topic, by step.
 
-    A sink that writes the topic and no other comes before those whose topic a function names: what
-    it says holds for all rows.
+    A sink that writes only this topic comes before those whose topic a function names: its serdes
+    apply to all rows.
     """
     sinks = [node for node in topology if isinstance(node, SinkNode)]
     fixed = [node for node in sinks if node.topic == topic]
@@ -70,7 +70,7 @@ def sinks_of(
 
 
 def check_written(topic: str, topology: TopologyGraph, settings: Settings) -> None:
-    """Check that a topic can have rows, or is the one for dead letters.
+    """Check that a topic can have rows, or is the dead-letter topic.
 
     Raises:
         TestDriverError: If no step writes it.
@@ -83,7 +83,7 @@ def check_written(topic: str, topology: TopologyGraph, settings: Settings) -> No
 
 
 def why_no_letters(topic: str, plan: Plan, settings: Settings) -> str | None:
-    """Return why a topic of dead letters stays empty; None if it is none, or can have some."""
+    """Return why a dead-letter topic stays empty; None if it is not one, or can have records."""
     handlers = [f"{name} is {handler_text(getattr(settings, name))}" for name in _HANDLERS]
     if topic != settings.dead_letter_topic or plan.writes_letters:
         return None
