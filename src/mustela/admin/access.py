@@ -1,4 +1,4 @@
-"""Who may ask: tokens with scopes, and the file that tells the command line of this user."""
+"""Access control: tokens with scopes, and the file with them for this user's command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE_MAX: Final = 65_536
 
 
 class Scope(IntEnum):
-    """What a token lets its bearer do; each includes those before it."""
+    """What the bearer of a token may do; each scope includes those before it."""
 
     NOBODY = 0
     READ = 1
@@ -47,7 +47,7 @@ class Tokens:
 
     @classmethod
     def of(cls, settings: Settings) -> Tokens:
-        """Return those of the settings; what is not set is made."""
+        """Return the tokens of the settings, with new ones for those not set."""
         admin = settings.admin
         return cls(
             read=admin.read_token or secrets.token_urlsafe(_TOKEN_BYTES),
@@ -56,7 +56,7 @@ class Tokens:
         )
 
     def scope_of(self, given: str) -> Scope:
-        """Return what a token lets its bearer do, in a time that says nothing of the others."""
+        """Return the scope of a token, in a time that reveals nothing about the tokens."""
         found = Scope.NOBODY
         said = sha256(given.encode("utf-8", "surrogateescape")).digest()
         for scope, token in (
@@ -71,15 +71,15 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the command line needs to ask a running application.
+    """What the command line needs to connect to a running application.
 
     Attributes:
         application_id: The application.
-        address: Where its admin server listens, ``http://127.0.0.1:8080``; empty where it is
-            only mounted in a server of the user's.
-        certificate: File with its certificate, where it speaks TLS; else empty.
-        pid: Its process.
-        tokens: By scope.
+        address: The URL of its admin server, such as ``http://127.0.0.1:8080``; empty if it is only
+            mounted in the user's own server.
+        certificate: File with its certificate if it uses TLS; otherwise empty.
+        pid: Its process id.
+        tokens: Its tokens by scope.
     """
 
     application_id: str
@@ -89,7 +89,7 @@ class Access:
     tokens: Tokens
 
     def write(self, path: Path, root: Path) -> None:
-        """Write it where this user alone can read it.
+        """Write it where only this user can read it.
 
         Raises:
             StateDirectoryError: If others could change or replace the file.
@@ -120,7 +120,7 @@ class Access:
 
 
 def access_file(settings: Settings) -> Path:
-    """Return where the file of an application is.
+    """Return the path of an application's access file.
 
     Example:
         >>> settings = Settings.load(application_id="orders", state_dir="/var/lib/x")
@@ -131,7 +131,7 @@ def access_file(settings: Settings) -> Path:
 
 
 def read_access(path: Path) -> Access | None:
-    """Read the file; None if there is none, or it is none of this user's alone."""
+    """Read the file; None if it does not exist, or is not private to this user."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(number, encoding="utf-8") as file:

@@ -13,14 +13,14 @@ __all__ = ["application"]
 
 
 def application(watched: Watched, known: Iterable[Endpoint], policy: Policy) -> ASGI:
-    """Return an ASGI application that answers for an application.
+    """Return the ASGI application for an application.
 
     Args:
-        watched: What is asked about.
+        watched: The application.
         known: The endpoints.
-        policy: Who may ask for what.
+        policy: The access rules.
     """
-    # Starlette is loaded where a server is wanted, and nowhere else.
+    # Starlette is loaded only if a server is wanted.
     from starlette.applications import Starlette
     from starlette.routing import Route
 
@@ -46,7 +46,7 @@ def _answering(
         query = dict(request.query_params)
         if request.scope.get("state", {}).get(IS_PAGE):
             query["format"] = "html"
-        # A thread that takes too long is left behind, and counts until it is done.
+        # A thread that takes too long is abandoned, but counts until it ends.
         made = await run_sync(
             lambda: endpoint.respond(watched, query), abandon_on_cancel=True, limiter=limiter
         )

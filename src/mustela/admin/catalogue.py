@@ -16,9 +16,9 @@ class Metric:
 
     Attributes:
         name: Its name; a counter's ends in ``_total``.
-        kind: What Prometheus takes it for.
+        kind: Its Prometheus type.
         labels: The names of its labels.
-        meaning: A sentence on it.
+        meaning: A sentence about it.
     """
 
     name: str
@@ -32,7 +32,7 @@ _ALL: Final = (
         "mustela_info",
         "gauge",
         ("application_id", "version", "fingerprint"),
-        "Always 1; its labels say what runs.",
+        "Always 1; its labels describe what is running.",
     ),
     Metric(
         "mustela_state",
@@ -44,19 +44,19 @@ _ALL: Final = (
         "mustela_state_since_seconds",
         "gauge",
         (),
-        "When it came into that state, in seconds since 1970.",
+        "When it entered that state, in seconds since 1970.",
     ),
     Metric(
         "mustela_health_up",
         "gauge",
         ("indicator",),
-        "1 if a health indicator of the program's said so when a probe last asked it, else 0.",
+        "1 if a health indicator of the program reported well at the last probe, otherwise 0.",
     ),
     Metric(
         "mustela_health_failures_total",
         "counter",
         ("indicator",),
-        "How often a health indicator was asked and was not well.",
+        "How often a health indicator was called and reported not well.",
     ),
     Metric("mustela_incarnation", "gauge", (), "Number of this run of the application."),
     Metric("mustela_epoch", "gauge", (), "Number of the last committed epoch."),
@@ -70,7 +70,7 @@ _ALL: Final = (
         "mustela_input_records_total",
         "counter",
         ("input",),
-        "Records that a stage took in, by the source or the exchange that they came from.",
+        "Records that a stage took in, by their source or exchange.",
     ),
     Metric(
         "mustela_step_records_in_total",
@@ -88,46 +88,46 @@ _ALL: Final = (
         "mustela_dropped_records_total",
         "counter",
         ("reason", "step"),
-        "Records that a step left out, by why: `late`, `null_key`, `expired`, `duplicate`, …",
+        "Records that a step left out, by reason: `late`, `null_key`, `expired`, `duplicate`, …",
     ),
     Metric(
         "mustela_failed_records_total",
         "counter",
         ("step",),
-        "Records for which a step failed, and which a handler passed over.",
+        "Records on which a step failed, and which a handler skipped.",
     ),
     Metric("mustela_dead_letters_total", "counter", ("step",), "Records that became dead letters."),
     Metric(
         "mustela_refused_rows_total",
         "counter",
         ("topic",),
-        "Output rows that the broker refused, and which a handler passed over.",
+        "Output rows that the broker refused, and which a handler skipped.",
     ),
     Metric(
         "mustela_calls_total",
         "counter",
         ("outcome", "step"),
         "Asynchronous calls: `ended` and `failed`, and of those the `retried` attempts and "
-        "the `repeated` calls, whose maker had died.",
+        "the `repeated` calls, whose task had died.",
     ),
     Metric(
         "mustela_parked_records",
         "gauge",
         ("step",),
         "Records that wait for the result of an asynchronous call, as of the last epoch that "
-        "looked.",
+        "counted them.",
     ),
     Metric(
         "mustela_user_total",
         "counter",
         ("name", "step"),
-        "What processors count by themselves, with `context.metrics`.",
+        "Counters of processors, made with `context.metrics`.",
     ),
     Metric(
         "mustela_step_events_total",
         "counter",
         ("event", "step"),
-        "What else steps count: `updates`, `transactions`, `ticks`, `call_retries`, …",
+        "Other counts of steps: `updates`, `transactions`, `ticks`, `call_retries`, …",
     ),
     Metric(
         "mustela_epochs_total",
@@ -181,7 +181,7 @@ _ALL: Final = (
         "mustela_lane_skew_ratio",
         "gauge",
         ("stage",),
-        "Records of the fullest lane of a stage, divided by the mean of all lanes, over the "
+        "Records of the busiest lane of a stage, divided by the mean of all lanes, over the "
         "last 20 epochs; 1 is even.",
     ),
     Metric(
@@ -205,10 +205,10 @@ _ALL: Final = (
         "mustela_partition_idle",
         "gauge",
         ("topic", "partition"),
-        "1 for a source partition that is idle: it does not hold the watermark.",
+        "1 for a source partition that is idle, so that it does not hold the watermark.",
     ),
-    Metric("mustela_restore_key_groups", "gauge", (), "Key groups that this start looked at."),
-    Metric("mustela_restore_key_groups_done", "gauge", (), "Those of them that are current."),
+    Metric("mustela_restore_key_groups", "gauge", (), "Key groups that this start checked."),
+    Metric("mustela_restore_key_groups_done", "gauge", (), "Those of them that are up to date."),
     Metric(
         "mustela_restore_records_total",
         "counter",
@@ -243,7 +243,7 @@ _ALL: Final = (
         "mustela_faults_total",
         "counter",
         ("code",),
-        "Faults after which the application tried again, by the code of the error.",
+        "Faults after which the application retried, by the code of the error.",
     ),
     Metric(
         "mustela_kafka_client_total",
@@ -257,7 +257,7 @@ _ALL: Final = (
         "mustela_kafka_queue_messages",
         "gauge",
         ("client",),
-        "Messages in the queue of the client of that kind that told of itself last.",
+        "Messages in the queue of the client of that kind that reported last.",
     ),
     Metric(
         "mustela_kafka_queue_bytes",
@@ -281,13 +281,13 @@ _ALL: Final = (
         "mustela_process_memory_bytes",
         "gauge",
         ("role",),
-        "Resident memory of these processes; what they share counts for each.",
+        "Resident memory of these processes; shared memory counts for each.",
     ),
     Metric(
         "mustela_process_cpu_seconds_total",
         "counter",
         ("role",),
-        "Processor time of these processes, of those that have ended too.",
+        "Processor time of these processes, including those that have ended.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The endpoints: what is asked, who may ask it, and what answers."""
+"""The endpoints: their paths, access rules and handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Answer(NamedTuple):
-    """What is sent back.
+    """A response.
 
     Attributes:
         status: The HTTP status.
@@ -45,10 +45,11 @@ class Endpoint:
 
     Attributes:
         path: The path.
-        group: Its switch; one of `ENDPOINT_GROUPS`.
-        respond: Makes the answer, in a thread of its own.
-        scope: What a token must allow, also on loopback; `Scope.NOBODY` where none is needed there.
-        method: ``GET``, which takes ``HEAD`` too, or ``POST``.
+        group: The group by which it is enabled; one of `ENDPOINT_GROUPS`.
+        respond: Builds the response, in a separate thread.
+        scope: The scope that a token needs, also on loopback; `Scope.NOBODY` if no token is needed
+            there.
+        method: ``GET``, which includes ``HEAD``, or ``POST``.
         is_static: The answer is the same for every application, so nobody needs a token for it.
         has_page: Browsers that ask for HTML get a page, which is static.
     """
@@ -63,7 +64,7 @@ class Endpoint:
 
 
 def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:
-    """Return a document as an answer."""
+    """Return a document as a response."""
     return Answer(status, json.dumps(value, default=str, ensure_ascii=False).encode("utf-8"))
 
 
@@ -124,7 +125,7 @@ def endpoints(metrics: Respond) -> tuple[Endpoint, ...]:
     """Return all endpoints.
 
     Args:
-        metrics: Answers ``/metrics``.
+        metrics: The handler of ``/metrics``.
     """
     return (
         Endpoint(path="/health/live", group="health", respond=_live),
@@ -172,7 +173,7 @@ def _stop(watched: Watched) -> None:
 
 
 def probe_endpoints() -> tuple[Endpoint, ...]:
-    """Return the endpoints of the probe port: they say yes or no, and show nothing."""
+    """Return the endpoints of the probe port, which answer only yes or no."""
     probes = (("/health/live", health.liveness), ("/health/ready", health.readiness))
     return tuple(
         Endpoint(path=path, group="health", respond=_terse(probe)) for path, probe in probes

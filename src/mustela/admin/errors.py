@@ -1,4 +1,4 @@
-"""Why the admin server does not listen."""
+"""Errors of starting the admin server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class AdminTlsError(UsageError):
 
 
 class AdminAddressError(EnvironmentFault):
-    """The admin server cannot listen where it is to."""
+    """The admin server cannot listen at its address."""
 
     code = "ADMIN_ADDRESS"

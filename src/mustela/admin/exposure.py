@@ -1,4 +1,4 @@
-"""Where the admin server may listen: on loopback, or elsewhere with TLS and a token."""
+"""Where the admin server may listen: on loopback, or elsewhere only with TLS and a token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKLOG: Final = 64
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or every address of a name, is this host's own.
+    """Return whether an address, or every address of a name, is a loopback address.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether an address stands for all that the host has."""
+    """Return whether an address means all addresses of the host."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -41,11 +41,11 @@ def is_wildcard(host: str) -> bool:
 
 
 def check_exposure(settings: AdminSettings) -> None:
-    """Refuse to be open to other hosts without TLS, a token and the names that it is asked by.
+    """Refuse to listen for other hosts without TLS, a token and a list of host names.
 
     Raises:
-        AdminExposedError: If that is so.
-        AdminTlsError: If certificate and key cannot be used.
+        AdminExposedError: If one of these is missing.
+        AdminTlsError: If the certificate and key cannot be used.
     """
     address = host_and_port(settings.listen)
     assert address is not None, "settings check it"
@@ -71,7 +71,7 @@ def check_exposure(settings: AdminSettings) -> None:
         msg = f"the admin server may not listen on {settings.listen}, which other hosts can reach"
         raise AdminExposedError(
             msg,
-            why="whoever reaches it would see the application, or listen to who may stop it",
+            why="anyone who reaches it could see the application, or intercept its tokens",
             fix=f"set {'; set '.join(missing)}; or leave admin.listen at 127.0.0.1:0",
             fields={"listen": settings.listen, "missing": missing},
         )
@@ -97,10 +97,10 @@ def _check_tls(settings: AdminSettings) -> None:
 
 
 def bind(listen: str) -> socket.socket:
-    """Listen at ``host:port``; connections wait until somebody takes them.
+    """Listen at ``host:port``; connections wait until they are accepted.
 
     Raises:
-        AdminAddressError: If that cannot be.
+        AdminAddressError: If that is not possible.
     """
     address = host_and_port(listen)
     assert address is not None, "settings check it"
@@ -108,7 +108,7 @@ def bind(listen: str) -> socket.socket:
         family, kind, _, _, place = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # With its protocol named, asyncio sends each part of an answer at once.
+        # With an explicit protocol, asyncio sends each part of a response at once.
         made = socket.socket(family, kind, socket.IPPROTO_TCP)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

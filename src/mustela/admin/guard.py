@@ -1,8 +1,9 @@
-"""What stands before every endpoint: who asks, by which name, how much, and for how long.
+"""The checks before every endpoint: token, host name, origin, size, concurrency, duration.
 
-A request from this host is not trusted for that: a page in a browser here can send one too. So
-the name that it asks by must be ours (else a name that somebody else owns could lead here), and
-a page of another origin is refused. What changes something, or shows data, needs a token always.
+A request from this host is not trusted for that reason: a page in a local browser can send one too.
+So its Host must be one of ours (otherwise a foreign name could resolve to this host), and requests
+from pages of another origin are refused. Endpoints that change something or show data always need a
+token.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ _audit = logging.getLogger("mustela.admin.audit")
 
 
 def _say_nothing(_text: str) -> None:
-    """Nobody is told."""
+    """Ignore a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Who may ask for what.
+    """The access rules.
 
     Attributes:
         tokens: The token of each scope.
-        hosts: Names that requests may come by; with `ANY_HOST` among them, any.
-        is_strict: Whether every endpoint needs a token: other hosts can reach it.
-        open_groups: Groups of endpoints that need none all the same.
-        requests_max: How many requests are answered at the same time.
-        timeout_s: Seconds that an answer may take.
-        say: Is told of each operation.
+        hosts: Accepted values of the Host header; any, if `ANY_HOST` is among them.
+        is_strict: Whether every endpoint needs a token, because other hosts can reach the server.
+        open_groups: Groups of endpoints that need no token even then.
+        requests_max: Maximum number of concurrent requests.
+        timeout_s: Seconds that a response may take.
+        say: Called with a line for each operation.
     """
 
     tokens: Tokens
@@ -69,7 +70,7 @@ class Policy:
     say: Callable[[str], None] = field(default=_say_nothing)
 
     def needed(self, endpoint: Endpoint) -> Scope:
-        """Return what a token must allow for an endpoint."""
+        """Return the scope that an endpoint needs."""
         if endpoint.is_static:
             return Scope.NOBODY
         if self.is_strict and endpoint.group not in self.open_groups:
@@ -78,7 +79,7 @@ class Policy:
 
 
 class _Refused(Exception):
-    """A request is not let through."""
+    """A request is refused."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(what)
@@ -87,12 +88,12 @@ class _Refused(Exception):
 
 
 class Guard:
-    """Lets through to an ASGI application what the policy allows.
+    """Passes the requests that the policy allows to an ASGI application.
 
     Args:
-        app: What answers.
+        app: The ASGI application.
         known: Its endpoints.
-        policy: Who may ask for what.
+        policy: The access rules.
     """
 
     def __init__(self, app: ASGI, known: Iterable[Endpoint], policy: Policy) -> None:
@@ -102,7 +103,7 @@ class Guard:
         self._busy = 0
 
     async def __call__(self, scope: _Scope, receive: ASGI, send: ASGI) -> None:
-        """Answer, or refuse to."""
+        """Answer or refuse a request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -135,10 +136,10 @@ class Guard:
             raise _Refused(503, what)
 
     def _check(self, scope: _Scope) -> None:
-        """Refuse what is not allowed.
+        """Refuse a request that is not allowed.
 
         Raises:
-            _Refused: If it is not.
+            _Refused: If it is not allowed.
         """
         headers = _headers(scope)
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _TARGET_MAX:
@@ -150,7 +151,7 @@ class Guard:
             _check_origin(headers, host)
         _check_size(headers)
         if endpoint is None:
-            return  # there is nothing to be guarded
+            return  # unknown paths need no checks
         if for_page:
             scope.setdefault("state", {})[IS_PAGE] = True
             return
@@ -169,7 +170,7 @@ class Guard:
             raise _Refused(400, "one Host is needed")
         found = _HOST.fullmatch(given[0])
         if found is None:
-            raise _Refused(400, "the Host is no name of a host")
+            raise _Refused(400, "the Host is not a valid host name")
         allowed = self._policy.hosts
         if ANY_HOST not in allowed and (found[1] or found[2]).lower() not in allowed:
             raise _Refused(403, "this Host is not one of admin.allowed_hosts")
@@ -184,7 +185,7 @@ class Guard:
         return self._policy.tokens.scope_of(token.strip())
 
     def _note(self, scope: _Scope, status: int) -> None:
-        """Write the audit line of an operation, done or refused."""
+        """Write the audit line of an operation, executed or refused."""
         endpoint = self._endpoints.get(_path(scope))
         if endpoint is None or endpoint.group != "operate":
             return
@@ -199,7 +200,7 @@ class Guard:
 
 
 def _path(scope: _Scope) -> str:
-    """Return the path below where the application is mounted."""
+    """Return the path relative to where the application is mounted."""
     path, root = scope["path"], scope.get("root_path") or ""
     return path[len(root) :] if root and path.startswith(root) else path
 
@@ -241,13 +242,13 @@ def _check_origin(headers: Mapping[str, list[str]], host: str) -> None:
 def _check_size(headers: Mapping[str, list[str]]) -> None:
     for length in headers.get("content-length", []):
         if not length.isascii() or not length.isdigit() or len(length) > 18:
-            raise _Refused(400, "the Content-Length is no number")
+            raise _Refused(400, "the Content-Length is not a number")
         if int(length) > BODY_MAX:
             raise _Refused(413, f"a body has at most {BODY_MAX} bytes")
 
 
 class _Sender:
-    """Sends an answer with the headers that every answer has, and remembers its status."""
+    """Sends a response with the headers common to all, and remembers its status."""
 
     def __init__(self, send: ASGI) -> None:
         self._send = send

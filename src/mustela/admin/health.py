@@ -1,4 +1,4 @@
-"""Whether an application lives, and whether it is ready, by what its board says."""
+"""Liveness and readiness of an application, from its board."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Health(NamedTuple):
 
     Attributes:
         is_good: Whether all is well.
-        facts: What is to be told.
+        facts: The contents of the response.
     """
 
     is_good: bool
@@ -27,7 +27,7 @@ class Health(NamedTuple):
 
 
 def liveness(watched: Watched) -> Health:
-    """Say whether the application lives: it has not ended, and commits where there is work."""
+    """Return whether the application is alive: it has not ended, and commits if there is work."""
     board, limit_s = watched.board, watched.settings.stall.after.total_seconds()
     state, stalled_s = board.life.state, board.stalled_s()
     facts: dict[str, Any] = {"state": state}
@@ -41,7 +41,7 @@ def liveness(watched: Watched) -> Health:
 
 
 def readiness(watched: Watched) -> Health:
-    """Say whether the application does its work, and whether what it needs says that it is well."""
+    """Return whether the application does its work, and its health indicators report well."""
     found = _own_readiness(watched)
     if watched.indicators is None or not watched.indicators.last():
         return found
@@ -59,7 +59,7 @@ def readiness(watched: Watched) -> Health:
 
 
 def _own_readiness(watched: Watched) -> Health:
-    """Say whether its state is there, and epochs can commit."""
+    """Return whether its state is restored, and epochs can commit."""
     board = watched.board
     state = board.life.state
     facts: dict[str, Any] = {"state": state}
@@ -78,7 +78,7 @@ def _own_readiness(watched: Watched) -> Health:
 
 
 def restore_facts(watched: Watched) -> dict[str, Any] | None:
-    """Return how far the restore is; None before it began."""
+    """Return the progress of the restore; None before it began."""
     progress = watched.board.restore
     if progress is None:
         return None
@@ -92,7 +92,7 @@ def restore_facts(watched: Watched) -> dict[str, Any] | None:
 
 
 def stuck_phase(trace: EpochTrace | None, watched: Watched) -> str | None:
-    """Return the phase in which an epoch is stuck: three times as long as any of the last ones."""
+    """Return the phase in which an epoch is stuck, having taken three times the recent maximum."""
     if trace is None or trace.ended is not None:
         return None
     phase, seconds = trace.seconds(watched.board.clock.monotonic())[-1]

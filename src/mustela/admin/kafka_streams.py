@@ -1,8 +1,8 @@
-"""The same numbers under the names that Kafka Streams' have, for the dashboards made for those.
+"""The metrics under Kafka Streams' names, for dashboards made for Kafka Streams.
 
-Its metrics have a group and a name. The JMX exporter of Prometheus and Micrometer each make another
-name of the two; `admin.kafka_streams_names` says which. Rates are those of the last half minute or
-more, as in Kafka Streams, and times are milliseconds there.
+Kafka Streams' metrics have a group and a name. Prometheus' JMX exporter and Micrometer combine the
+two differently; `admin.kafka_streams_names` selects one. As in Kafka Streams, rates cover the last
+half minute or more, and times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class StreamsMetric(NamedTuple):
     Attributes:
         group: Its group.
         name: Its name in the group, with underscores.
-        kind: What Prometheus takes it for.
+        kind: Its Prometheus type.
         labels: The names of its labels.
-        meaning: What it is here.
+        meaning: Its meaning in Mustela.
     """
 
     group: str
@@ -90,7 +90,7 @@ KAFKA_STREAMS: Final = (
         "consumer-fetch-manager-metrics", "records_lag_max", "gauge", ("client_id",), "the largest"
     ),
 )
-"""The metrics of Kafka Streams that there are."""
+"""The metrics of Kafka Streams that are provided."""
 
 _BY_NAME: Final = {(metric.group, metric.name): metric for metric in KAFKA_STREAMS}
 
@@ -99,7 +99,7 @@ Value = tuple[str, str, tuple[str, ...], float]
 
 
 def streams_name(metric: StreamsMetric, naming: str) -> str:
-    """Return what a metric is called.
+    """Return the exported name of a metric.
 
     Args:
         metric: The metric.
@@ -117,7 +117,7 @@ def streams_name(metric: StreamsMetric, naming: str) -> str:
 
 
 class StreamsNames:
-    """Reads a board as Kafka Streams would tell of it.
+    """Reads a board as Kafka Streams' metrics.
 
     Args:
         watched: The application.
@@ -129,7 +129,7 @@ class StreamsNames:
         self._before: dict[tuple[str, ...], deque[tuple[float, float]]] = {}
 
     def samples(self) -> Iterator[tuple[str, StreamsMetric, tuple[str, ...], float]]:
-        """Yield the name of each, what it is, the values of its labels, and its value."""
+        """Yield the name, definition, label values and value of each metric."""
         if self._naming == "none":
             return
         for group, name, labels, value in self._values():

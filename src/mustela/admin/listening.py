@@ -1,4 +1,4 @@
-"""uvicorn in a thread: with limits on connections, on their time and on what they send."""
+"""uvicorn in a thread, with limits on the number, duration and requests of connections."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mustela.admin.guard import ASGI
 __all__ = ["Limits", "Listening", "Place"]
 
 CONNECTIONS_MAX: Final = 128
-"""More connections at the same time are closed at once."""
+"""Maximum number of concurrent connections; further ones are closed at once."""
 CONNECTION_S: Final = 120.0
-"""A connection is closed after so long, whatever it does."""
+"""Seconds after which a connection is closed, whatever it does."""
 _HEAD_BYTES: Final = 16 * 1024
 _STOP_S: Final = 5.0
 
@@ -31,9 +31,9 @@ class Limits:
     """How much time and how many connections a client may take.
 
     Attributes:
-        arrival_s: Seconds in which a request must have arrived whole.
-        connections_max: How many connections there may be.
-        connection_s: Seconds that one may last.
+        arrival_s: Seconds within which a request must have arrived completely.
+        connections_max: Maximum number of connections.
+        connection_s: Maximum duration of a connection in seconds.
     """
 
     arrival_s: float
@@ -43,11 +43,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One socket, and what answers there.
+    """One socket, and its application.
 
     Attributes:
-        socket: It listens.
-        app: What answers.
+        socket: A listening socket.
+        app: The ASGI application.
         certificate: File with the certificate; None for plain HTTP.
         key: File with its key.
     """
@@ -59,11 +59,11 @@ class Place:
 
 
 class Listening:
-    """Servers in a thread of their own, until they are closed.
+    """Servers in a separate thread, until they are closed.
 
     Args:
-        places: Where they listen.
-        limits: What clients may take.
+        places: Their sockets and applications.
+        limits: The limits for clients.
     """
 
     def __init__(self, places: Sequence[Place], limits: Limits) -> None:
@@ -103,7 +103,7 @@ class Listening:
         await asyncio.gather(*(server.serve([place.socket]) for server, place in places))
 
     def close(self) -> None:
-        """Listen no more; answers that are under way have a second."""
+        """Stop listening; running responses get one more second."""
         for server in self._servers:
             server.should_exit = True
         self._thread.join(_STOP_S)
@@ -112,7 +112,7 @@ class Listening:
 
 
 class _Limited:
-    """What uvicorn's protocol lacks: closes connections that are too slow, too many or too old."""
+    """Adds limits to uvicorn's protocol: closes slow, surplus and old connections."""
 
     limits: Limits
     connections: set[Any]
@@ -126,7 +126,7 @@ class _Limited:
         self._timers: list[asyncio.TimerHandle] = []
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to count the time."""
+        """Start the timers."""
         self._above.connection_made(transport)
         if len(self.connections) > self.limits.connections_max:
             transport.abort()
@@ -137,7 +137,7 @@ class _Limited:
         ]
 
     def _look(self) -> None:
-        """End the connection if it waits for a request, or for the rest of one."""
+        """Close the connection if it waits for a request, or for the rest of one."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body:
             self.transport.abort()
@@ -145,14 +145,14 @@ class _Limited:
             self._timers[0] = self.loop.call_later(self.limits.arrival_s, self._look)
 
     def on_response_complete(self) -> None:
-        """Begin to count anew."""
+        """Restart the timers."""
         self._above.on_response_complete()
         if self._timers:
             self._timers[0].cancel()
             self._timers[0] = self.loop.call_later(self.limits.arrival_s, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count no more."""
+        """Stop the timers."""
         for timer in self._timers:
             timer.cancel()
         self._timers = []

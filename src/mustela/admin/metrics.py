@@ -1,4 +1,4 @@
-"""The metrics of an application, read from its board when they are asked for."""
+"""The metrics of an application, read from its board on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLIENTS_NOW: Final = {
 
 
 class AppCollector:
-    """A collector of prometheus_client's: it reads the board, and counts nothing itself.
+    """A prometheus_client collector that reads the board, and counts nothing itself.
 
     Args:
         watched: The application.
@@ -39,7 +39,7 @@ class AppCollector:
         self._streams = StreamsNames(watched)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every value that there is now."""
+        """Yield every current value."""
         yield from self._life()
         yield from self._work()
         yield from self._measures()
@@ -141,7 +141,7 @@ class AppCollector:
             yield "mustela_state_disk_bytes", (str(stage),), size
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families, as prometheus_client wants them."""
+        """Yield the metric families for prometheus_client."""
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -190,7 +190,7 @@ def _sources(view: SourcesView, now_ms: int) -> Iterator[Sample]:
 
 
 def metrics_answer(collector: AppCollector) -> Any:
-    """Return what answers ``/metrics``."""
+    """Return the handler of ``/metrics``."""
 
     def respond(_watched: Watched, _query: Mapping[str, str]) -> Answer:
         from prometheus_client import CollectorRegistry

@@ -20,8 +20,8 @@ class Usage(NamedTuple):
 
     Attributes:
         processes: How many there are.
-        memory_bytes: Their resident memory.
-        cpu_s: Their processor time, that of those which have ended too.
+        memory_bytes: Their resident memory in bytes.
+        cpu_s: Their processor time in seconds, including processes that have ended.
     """
 
     processes: int
@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
 
 
 class Processes:
-    """Looks at this process and those below it, and remembers the time of those that ended."""
+    """Reads this process and its descendants, and remembers the time of those that ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Processes:
         self._ended: dict[str, float] = {}
 
     def look(self) -> dict[str, Usage]:
-        """Return what each role uses now.
+        """Return the current usage of each role.
 
         Example:
             >>> Processes().look()["driver"].processes
@@ -79,7 +79,7 @@ class Processes:
 
 
 def _ours() -> Iterator[_Seen]:
-    """Yield this process and all below it."""
+    """Yield this process and all its descendants."""
     children: dict[int, list[_Seen]] = {}
     wanted: list[_Seen] = []
     for each in _all():

@@ -1,4 +1,4 @@
-"""The reference page on metrics, written from the catalogue."""
+"""The reference page on metrics, generated from the catalogue."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["render_metrics"]
 
 _HEAD = """# Metrics
 
-This page is written from `mustela.admin.catalogue`; `./dev golden-update` renews it.
+This page is generated from `mustela.admin.catalogue`; `./dev golden-update` renews it.
 
 The [admin server](../guides/admin.md) shows these at `/metrics`, in Prometheus' text format. They
-are put together when they are asked for: from what the driver keeps anyway, and from what each
-task says once at its end. Nothing is counted record by record. Counters begin at 0 with each
+are computed on request, from what the driver keeps anyway and from what each
+task reports once at its end. Nothing is counted record by record. Counters begin at 0 with each
 process. A metric without a value, such as the watermark before any record, is left out.
 
 """
@@ -23,9 +23,9 @@ process. A metric without a value, such as the watermark before any record, is l
 _STREAMS = """
 ## Names of Kafka Streams
 
-With `admin.kafka_streams_names: jmx` or `micrometer` these are shown too, so that dashboards which
-were made for Kafka Streams have something to show. There is one `thread_id`, as one driver commits
-for all lanes; `task_id` is `stage_lane`, and `stage_0` where there is one value for all lanes.
+With `admin.kafka_streams_names: jmx` or `micrometer` these are exported too, so that dashboards
+made for Kafka Streams keep working. There is one `thread_id`, as one driver commits
+for all lanes; `task_id` is `stage_lane`, or `stage_0` if there is one value for all lanes.
 Rates are over the last 30 seconds or more, counted between scrapes. Times are milliseconds;
 averages are since the process started.
 

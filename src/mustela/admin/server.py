@@ -1,4 +1,4 @@
-"""The admin server of an application: what it listens on, and who is let in."""
+"""The admin server of an application: its addresses and access rules."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class AdminServer:
-    """Shows an application over HTTP; see `mustela.runtime.status.watched.Admin`.
+    """Serves an application over HTTP; see `mustela.runtime.status.watched.Admin`.
 
     Attributes:
-        address: Where it listens, ``http://127.0.0.1:8080``; empty while it does not.
-        probe_address: Where the probe port listens; empty without one.
+        address: Its URL, such as ``http://127.0.0.1:8080``; empty while it does not listen.
+        probe_address: The URL of the probe port; empty without one.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,13 @@ class AdminServer:
         self._access: tuple[Access, Watched] | None = None
 
     def open(self, watched: Watched) -> None:
-        """Listen, as the settings say, and write the file that the command line reads.
+        """Listen at the address in the settings, and write the file that the command line reads.
 
         Raises:
-            AdminExposedError: If other hosts could reach it without TLS, a token and names.
-            AdminTlsError: If certificate and key cannot be used.
-            AdminAddressError: If it cannot listen there.
+            AdminExposedError: If other hosts could reach it without TLS, a token and a list of host
+                names.
+            AdminTlsError: If the certificate and key cannot be used.
+            AdminAddressError: If it cannot listen at its address.
         """
         admin = watched.settings.admin
         check_exposure(admin)
@@ -76,14 +77,14 @@ class AdminServer:
             limits = Limits(arrival_s=admin.request_timeout.total_seconds())
             self._listening = Listening(places, limits)
             stack.pop_all()
-        with contextlib.suppress(Exception):  # a listener's fault is not the server's
-            watched.say(f"shows itself at {self.address}")
+        with contextlib.suppress(Exception):  # a failing listener must not stop the server
+            watched.say(f"the admin server listens at {self.address}")
 
     def asgi(self, watched: Watched) -> ASGI:
-        """Return an ASGI application, to be mounted in a server of the user's own.
+        """Return an ASGI application, to mount in the user's own server.
 
-        Nobody here knows where that server listens: so all but the health of the application
-        needs a token, and requests may come by any name.
+        It is not known where that server listens, so everything except the health endpoints needs a
+        token, and any Host is accepted.
         """
         policy = self._policy(watched, watched.settings.admin.hosts or frozenset({ANY_HOST}))
         policy = replace(policy, is_strict=True, open_groups=frozenset({"health"}))
@@ -92,7 +93,7 @@ class AdminServer:
         return self._application(watched, policy)
 
     def close(self) -> None:
-        """Listen no more, and remove the file that the command line reads."""
+        """Stop listening, and remove the file that the command line reads."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -135,7 +136,7 @@ class AdminServer:
 
 
 def _probe(watched: Watched, policy: Policy) -> ASGI:
-    """Return what answers at the probe port: whoever asks, by whatever name."""
+    """Return the application of the probe port, which answers all requests, for any Host."""
     anybody = replace(policy, hosts=frozenset({ANY_HOST}), is_strict=False)
     return application(watched, probe_endpoints(), anybody)
 
@@ -159,7 +160,7 @@ def _shown(host: str, listening: socket.socket) -> str:
 
 def _quietly(say: Callable[[str], Any]) -> Callable[[str], None]:
     def tell(text: str) -> None:
-        with contextlib.suppress(Exception):  # a listener's fault is not the server's
+        with contextlib.suppress(Exception):  # a failing listener must not stop the server
             say(text)
 
     return tell

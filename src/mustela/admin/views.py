@@ -1,4 +1,4 @@
-"""What each endpoint shows: from the board of an application to plain values."""
+"""The contents of each endpoint, as plain values from the board of an application."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FRAMES_MAX = 50
 
 
 def info(watched: Watched) -> dict[str, Any]:
-    """Return what runs, since when, and what went wrong lately."""
+    """Return what is running, since when, and recent faults."""
     board, settings, sources = watched.board, watched.settings, watched.board.sources
     life = board.life
     return {
@@ -92,7 +92,7 @@ def topology(watched: Watched) -> dict[str, Any]:
 
 
 def state(watched: Watched) -> dict[str, Any]:
-    """Return the stores: where each lives, how long its changelog is, and how far a restore is."""
+    """Return the stores, with their stages, changelog ends and the progress of a restore."""
     sources, plan, settings = watched.board.sources, watched.plan(), watched.settings
     ends = dict[str, list[int]]() if sources is None else sources.changelog_ends
     on_disk = disk_bytes(watched)
@@ -122,7 +122,7 @@ def state(watched: Watched) -> dict[str, Any]:
 
 
 def disk_bytes(watched: Watched) -> dict[int, int]:
-    """Return how much disk the state of each stage takes on this host, in bytes."""
+    """Return the disk usage of each stage's state on this host, in bytes."""
     settings = watched.settings
     roots = [settings.state_dir / settings.application_id]
     if settings.state.backend == "memory":
@@ -148,7 +148,7 @@ def _size_of(directory: Path) -> int:
 
 
 def offsets(watched: Watched) -> dict[str, Any]:
-    """Return for each source partition what is read next, its end, and how much is waiting."""
+    """Return, for each source partition, its next offset, end and number of waiting offsets."""
     view = watched.board.sources
     if view is None:
         return {"seen_ms": None, "epoch": None, "lag": None, "partitions": []}
@@ -166,7 +166,7 @@ def offsets(watched: Watched) -> dict[str, Any]:
 
 
 def watermarks(watched: Watched) -> dict[str, Any]:
-    """Return how far event time is, for each partition, and which of them hold it."""
+    """Return the event time of each partition, and which of them hold the watermark."""
     view = watched.board.sources
     if view is None:
         return {"seen_ms": None, "watermark_ms": None, "held_by": [], "partitions": []}
@@ -200,7 +200,7 @@ def _takes_part(view: SourcesView, place: TopicPartition) -> bool:
 
 
 def _reached(view: SourcesView, place: TopicPartition) -> int | None:
-    """Return the time that a partition has come to; None for none, or if a user's rule fails."""
+    """Return the time that a partition has reached; None for none, or if a user's rule fails."""
     latest = view.watermark.partitions[place].max_timestamp
     if latest < 0:
         return None
@@ -211,7 +211,7 @@ def _reached(view: SourcesView, place: TopicPartition) -> int | None:
 
 
 def _holders(view: SourcesView, reached: dict[TopicPartition, int | None]) -> list[TopicPartition]:
-    """Return the partitions that the watermark waits for: no others are further behind."""
+    """Return the partitions that the watermark waits for: those that are furthest behind."""
     active = {
         place: at
         for place, at in reached.items()
@@ -262,11 +262,11 @@ def _trace(trace: EpochTrace, now: float) -> dict[str, Any]:
 
 
 def threads(watched: Watched, *, stacks: bool) -> dict[str, Any]:
-    """Return what each worker is at, and where the threads of this process are.
+    """Return what each worker is doing, and the stacks of this process's threads.
 
     Args:
         watched: The application.
-        stacks: Whether workers are asked where in Python they are.
+        stacks: Whether to ask workers for their Python stacks.
     """
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] - there is no other way
     names = {thread.ident: thread.name for thread in threading.enumerate()}

@@ -61,7 +61,7 @@ def test_it_listens_on_loopback_at_a_free_port_and_says_where(serve: Serve) -> N
     other, _ = serve()
     assert one.address.startswith("http://127.0.0.1:")
     assert one.address != other.address
-    assert app.said == [f"shows itself at {one.address}"]
+    assert app.said == [f"the admin server listens at {one.address}"]
     app.runs()
     answer = httpx.get(f"{one.address}/health/ready", timeout=PATIENCE_S)
     assert (answer.status_code, answer.json()["status"]) == (200, "ready")
