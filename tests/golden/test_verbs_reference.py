@@ -35,7 +35,7 @@ class Page(NamedTuple):
 PAGES = {
     "reading": Page(
         "Reading",
-        "Where a program begins: topics, schedules, and stores of its own.",
+        "Where a program begins: topics, schedules and its own stores.",
         {
             "StreamsBuilder": "stream table global_table scheduled add_state_store"
             " add_global_store build",
@@ -43,8 +43,8 @@ PAGES = {
     ),
     "records": Page(
         "Records one by one",
-        "Verbs of a stream that look at one record after the other, and those that send it"
-        " somewhere. None of them keeps anything but `distinct`.",
+        "Verbs of a stream that handle one record at a time, and those that send records on."
+        " Only `distinct` keeps any state.",
         {
             "KStream": "map map_values map_values_with_key flat_map flat_map_values"
             " flat_map_values_with_key filter filter_not distinct select_key peek foreach print"
@@ -54,8 +54,8 @@ PAGES = {
     ),
     "joins": Page(
         "Joins",
-        "Both sides are met by key; no topic needs as many partitions as another. The"
-        " [guide](../../guides/joins.md) says which join is for what.",
+        "Both sides are matched by key; topics need not have the same number of partitions. The"
+        " [guide](../../guides/joins.md) helps to choose a join.",
         {
             "KStream": "join join_with_key left_join left_join_with_key outer_join"
             " outer_join_with_key",
@@ -64,7 +64,7 @@ PAGES = {
     ),
     "grouping": Page(
         "Grouping and folding",
-        "Records, or rows, are grouped by key first, perhaps put into windows, and then folded"
+        "Records, or rows, are first grouped by key, then possibly put into windows, and then folded"
         " into a table. See the guides on [aggregates](../../guides/aggregates.md) and"
         " [windows](../../guides/windows.md).",
         {
@@ -84,7 +84,7 @@ PAGES = {
     ),
     "tables": Page(
         "Tables",
-        "A table has a row for each key; what it tells others are changes of rows.",
+        "A table has a row for each key, and sends changes of rows to the steps after it.",
         {
             "KTable": "filter filter_not map_values map_values_with_key transform_values suppress"
             " to_stream",
@@ -92,7 +92,7 @@ PAGES = {
     ),
     "processing": Page(
         "Processors and calls",
-        "Code of one's own with stores and timers, calls to the outside, and transactions over"
+        "Your own code with stores and timers, calls to external services, and transactions over"
         " several keys. See the guides on [processors](../../guides/processors.md),"
         " [calls](../../guides/async_calls.md) and [transactions](../../guides/transactions.md).",
         {
@@ -110,7 +110,7 @@ _ITEM = re.compile(r"\*{0,2}(\w+): (.*)")
 
 
 BAR = "\\|"
-NOTE = """This page is written from the methods; `./dev golden-update` renews it. Each docstring has
+NOTE = """This page is generated from the methods; `./dev golden-update` renews it. Each docstring has
 an example: `help(KStream.map)`.
 """
 
