@@ -110,8 +110,8 @@ _ITEM = re.compile(r"\*{0,2}(\w+): (.*)")
 
 
 BAR = "\\|"
-NOTE = """This page is generated from the methods; `./dev golden-update` renews it. Each docstring has
-an example: `help(KStream.map)`.
+NOTE = """This page is generated from the methods; `./dev golden-update` renews it. Each docstring
+has an example: `help(KStream.map)`.
 """
 
 
