@@ -64,7 +64,7 @@ PAGES = {
     ),
     "grouping": Page(
         "Grouping and folding",
-        "Records, or rows, are first grouped by key, then possibly put into windows, and then folded"
+        "Records, or rows, are first grouped by key, possibly put into windows, and then folded"
         " into a table. See the guides on [aggregates](../../guides/aggregates.md) and"
         " [windows](../../guides/windows.md).",
         {

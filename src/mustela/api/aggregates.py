@@ -314,8 +314,8 @@ class Max(_Extreme):
 class _ExtremeBy(Aggregate):
     """A whole value, chosen by a field."""
 
-    _kind: ClassVar[str]  # the cell of the value, where none is taken out
-    _of_all: ClassVar[str]  # the value among all, where some are
+    _kind: ClassVar[str]  # the cell of the value, if none are removed
+    _of_all: ClassVar[str]  # the value among all, if some are
 
     by: Field
     _: KW_ONLY

@@ -83,8 +83,8 @@ class Retry:
         maximum: The longest wait.
         jitter: The largest random part of a wait.
         on: The errors after which the call is retried; any other error is final at once.
-        then: What becomes of the record when all attempts have failed, where this is a step's or
-            an application's handler; calls have ``on_failure`` for it.
+        then: What happens to the record when all attempts have failed, if this is a handler of a
+            step or an application; calls have ``on_failure`` for that.
 
     Example:
         >>> Retry(attempts=5, on=(TimeoutError, ConnectionError)).attempts
@@ -104,7 +104,7 @@ class Retry:
         for name in ("initial", "maximum", "jitter"):
             milliseconds("Retry", name, getattr(self, name))
         if self.then not in _WORDS:
-            msg = f"Retry(then={self.then!r}): there is no such word"
+            msg = f"Retry(then={self.then!r}) is not a word that it takes"
             raise BadOptionError(
                 msg, fix=f"use one of {', '.join(_WORDS)}", fields={"then": self.then}
             )

@@ -76,7 +76,7 @@ class FunctionError(TopologyError):
 
 
 class HandlerError(TopologyError):
-    """What is given as a handler of records that fail cannot be one."""
+    """An object is given as a handler of failed records, but cannot be one."""
 
     code = "TOPOLOGY_HANDLER"
 

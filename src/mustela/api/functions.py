@@ -176,7 +176,7 @@ def check_initializer(initializer: object, *, verb: str, at: Origin, adder: obje
     raise InitializerError(
         msg,
         at=at,
-        why="each key begins with a value of its own; one object would be shared by all keys",
+        why="each key begins with its own value; one object would be shared by all keys",
         fix=f"pass {fix}",
         fields={"verb": verb},
     )

@@ -1,6 +1,6 @@
-"""What becomes of a record that fails: answers, what a handler is told, and how it is read.
+"""What happens to a record that fails: handlers, their arguments and their answers.
 
-The names are Kafka Streams' (KIP-161, KIP-1033, KIP-1034), as far as they mean the same here.
+The names are Kafka Streams' (KIP-161, KIP-1033, KIP-1034), if they mean the same here.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _CONTEXT_NAMES = frozenset({"context", "ctx"})
 
 
 class ErrorAnswer(StrEnum):
-    """What a handler may answer.
+    """The answer of a handler.
 
     Attributes:
-        CONTINUE: Leave the record out, and count it.
+        CONTINUE: Drop the record, and count it.
         FAIL: Stop the application; nothing of the epoch becomes visible.
-        RETRY: Do it again, after a wait; see `mustela.calls.Retry`.
-        DEAD_LETTER: Leave the record out, count it, and write it to the dead-letter topic.
+        RETRY: Try again after a wait; see `mustela.calls.Retry`.
+        DEAD_LETTER: Drop the record, count it, and write it to the dead-letter topic.
 
     Example:
         >>> ErrorAnswer("continue") is ErrorAnswer.RESUME is CONTINUE
@@ -81,19 +81,18 @@ DEAD_LETTER = ErrorAnswer.DEAD_LETTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContext:
-    """What a handler is told besides the error and the record.
+    """What a handler gets in addition to the error and the record.
 
     Attributes:
         kind: What failed: ``deserialization``, ``processing`` or ``production``.
         step: The step's name.
         application_id: The application.
-        topic: The topic that the record was read from; None where that is not known, as for a
-            timer.
-        partition: Its partition; -1 where it is not known.
-        offset: Its offset; -1 where it is not known.
-        timestamp: Its time in milliseconds.
+        topic: The topic from which the record was read; None if that is not known, as for a timer.
+        partition: Its partition; -1 if it is not known.
+        offset: Its offset; -1 if it is not known.
+        timestamp: Its timestamp in milliseconds.
         headers: Its headers.
-        source_raw_key: The key's bytes as they were read; None where they are not known.
+        source_raw_key: The key's bytes as they were read; None if they are not known.
         source_raw_value: The value's bytes, likewise.
         attempt: How often the step has tried this record, 1 at the first failure.
 
@@ -122,9 +121,9 @@ class ErrorContext:
 
 
 class LogAndContinueExceptionHandler:
-    """Leaves the record out; the word ``continue`` is the same.
+    """Drops the record; the word ``continue`` is the same.
 
-    Where the dead-letter topic is named as in Kafka Streams, with
+    If the dead-letter topic is named as in Kafka Streams, with
     ``errors.dead.letter.queue.topic.name``, the record is written to it.
 
     Example:
@@ -162,11 +161,11 @@ DefaultProductionExceptionHandler = LogAndFailExceptionHandler
 
 HandlerFunction = Callable[[Exception, Record[Any, Any], ErrorContext], Any]
 """Called with the error, the record as it reached the step, and the context. It returns an
-`ErrorAnswer` or its word, a `Retry`, a record that takes the place of what failed, or several."""
+`ErrorAnswer` or its word, a `Retry`, a record that replaces the failed one, or several."""
 
 
 class ErrorHandler(Protocol):
-    """A handler as Kafka Streams has them: an object with a method."""
+    """A handler as in Kafka Streams: an object with a method."""
 
     def handle(self, context: Any, record: Any, exception: Any, /) -> Any:
         """Return the answer; see `HandlerFunction`."""
@@ -181,16 +180,16 @@ OnError = (
     | ErrorHandler
     | type[ErrorHandler]
 )
-"""What ``on_error=`` takes."""
+"""The types that ``on_error=`` accepts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Handling:
-    """A handler as steps use it.
+    """A handler in the form that steps use.
 
     Attributes:
-        function: Gives the answer; None where only ``retry`` is said.
-        retry: How often a step tries a record for which ``RETRY`` is answered.
+        function: Gives the answer; None if only ``retry`` is given.
+        retry: How often a step tries a record if the answer is ``RETRY``.
         kafka_order: Whether the function takes context, record and exception, in that order.
         told: The handler's name, for errors.
     """
@@ -201,7 +200,7 @@ class Handling:
     told: str = ""
 
     def ask(self, error: Exception, record: Record[Any, Any], context: ErrorContext) -> Any:
-        """Return the function's answer as it was given."""
+        """Return the function's answer unchanged."""
         if self.function is None:
             return self.retry
         if self.kafka_order:
@@ -210,7 +209,7 @@ class Handling:
 
 
 Handler = HandlerWord | Handling
-"""A handler as it was checked."""
+"""A handler that has been checked."""
 
 
 def may_bury(handler: object) -> bool:
@@ -221,7 +220,7 @@ def may_bury(handler: object) -> bool:
 
 
 def wants_raws(handlers: Iterable[object]) -> bool:
-    """Say whether the bytes of records that were read must be kept for one of these handlers."""
+    """Say whether one of these handlers needs the bytes of records as they were read."""
     return any(isinstance(one, Handling) or one == "dead_letter" for one in handlers)
 
 
@@ -229,7 +228,7 @@ def app_handlers(settings: Settings) -> dict[str, Handler]:
     """Return an application's handlers by their settings.
 
     Raises:
-        HandlerError: If one cannot be one.
+        HandlerError: If a setting is not a handler.
     """
     return {
         name: read_handler(getattr(settings, name), verb=f"setting {name}", role="handler")
@@ -238,22 +237,22 @@ def app_handlers(settings: Settings) -> dict[str, Handler]:
 
 
 def read_on_error(given: object, *, verb: str, at: Origin) -> Handler | None:
-    """Return what a step's ``on_error`` says; None where it says nothing."""
+    """Return the handler of a step's ``on_error``; None if not given."""
     return None if given is None else read_handler(given, verb=verb, role="on_error", at=at)
 
 
 def read_handler(given: object, *, verb: str, role: str, at: Origin | None = None) -> Handler:
-    """Return a handler as steps use it.
+    """Return a handler in the form that steps use.
 
     Args:
-        given: What the user said.
-        verb: Where he said it.
-        role: As what.
+        given: What the user gave.
+        verb: The method or the setting.
+        role: The name of the option.
         at: The user's line.
 
     Raises:
-        HandlerError: If it cannot be one.
-        FunctionError: If it cannot be called as a handler is.
+        HandlerError: If it is not a handler.
+        FunctionError: If it cannot be called like a handler.
     """
     word = handler_word(given)
     if word is not None:
@@ -293,7 +292,7 @@ def _instance(kind: Any, *, verb: str, at: Origin | None) -> Any:
         raise HandlerError(
             msg,
             at=at,
-            why="a class that is given as a handler is made without arguments",
+            why="a class that is given as a handler is created without arguments",
             fix=f"pass an object: {kind.__qualname__}(...)",
             fields={"verb": verb, "given": kind},
         ) from error

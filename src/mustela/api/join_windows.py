@@ -47,7 +47,7 @@ class JoinWindows(Option):
     inclusive. One of the two may be negative, so that the right record must be older, or younger,
     by at least that much.
 
-    Each left record may have a window of its own. Then ``before`` or ``after`` is a function of the
+    Each left record may have its own window. Then ``before`` or ``after`` is a function of the
     record, called once when it arrives, and ``before_max`` or ``after_max`` gives the widest
     window, which decides how long records are kept. A record for which the function returns more
     than that, or something that is not a span of time, goes to the processing handler, as if the

@@ -98,7 +98,7 @@ def check_named(store: str, versions: RowVersions | None, *, explicit: bool, at:
         return
     raise _bad(
         store,
-        f"version={versions.version}, but no name of its own",
+        f"version={versions.version}, but no explicit name",
         why="rows of an earlier program are found by the store's name",
         fix='name it: store="..."',
         at=at,

@@ -48,7 +48,7 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     """Return the store of a step, and whether the user named it.
 
     Args:
-        place: The step; its name is the store's where none is given.
+        place: The step; its name is the store's name if none is given.
         options: The user's options.
         store: The store's name by keyword.
         key: Serde of the keys; None for the one that keeps Python's types.
@@ -59,8 +59,8 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
     Raises:
         BadNameError: If the store's name breaks the rule for names.
         OptionConflictError: If the name is given twice and differs.
-        BadOptionError: If the supplier gives a store of a kind that the step cannot write, the
-            store's type is none, or a retention is said of a store that keeps no windows.
+        BadOptionError: If the step cannot write the supplier's kind of store, the store type does
+            not exist, or a retention is given for a store that keeps no windows.
     """
     at = place["origin"]
     _check_store_type(options, at)
@@ -111,12 +111,12 @@ def spec_if_named(  # noqa: PLR0913 - what the user said, and what the step can 
     kinds: Collection[str] = AGGREGATE_KINDS,
     never_expires: str | None = None,
 ) -> StoreSpec | None:
-    """Return the store of a table's result; None if none is named: it is not kept then.
+    """Return the store of a table's result; None if none is named, so that it is not stored.
 
     The arguments are those of `store_spec`.
 
     Raises:
-        BadOptionError: If what is not kept is given an end, or if `store_spec` raises it.
+        BadOptionError: If a result that is not stored is given a ``ttl``, or by `store_spec`.
     """
     if store is not None or options.store_name is not None:
         spec, _ = store_spec(
@@ -131,7 +131,7 @@ def spec_if_named(  # noqa: PLR0913 - what the user said, and what the step can 
         return spec
     _check_no_retention(place, options)
     if options.ttl is not None:
-        why = "its rows are not kept: a result has a store of its own where one is named"
+        why = "its rows are not stored: a result has its own store only if one is named"
         fix = 'name the store: Materialized(store="...", ttl=...)'
         raise _cannot_have(place, "ttl", options.ttl, why=why, fix=fix)
     return None
@@ -147,7 +147,7 @@ def _ttl_ms(
     """Return how long rows are kept, None for ever.
 
     Raises:
-        BadOptionError: If it is no span of time, or the rows of the step cannot be kept for a time.
+        BadOptionError: If it is not a span of time, or rows of the step cannot expire.
     """
     at = place["origin"]
     check_ttl_by(options.ttl_by, "Materialized", at=at)
@@ -160,7 +160,7 @@ def _ttl_ms(
     elif store.traits.versioned:
         never = "a versioned store keeps versions for its history"
     elif store.max_entries is not None:
-        never = "the store forgets the keys that were not used for longest"
+        never = "the store evicts the keys that were not used for longest"
     elif "ttl_ms" not in store.traits.takes:
         never = f"stores of kind {store.kind!r} have no time to live"
     if never is None:
@@ -169,7 +169,7 @@ def _ttl_ms(
 
 
 def _former_name(name: str, given: object, at: Origin) -> str | None:
-    """Return the name that a store had, if it is another one."""
+    """Return the former name of a store, if it differs."""
     if given is None:
         return None
     if not isinstance(given, str):
@@ -183,7 +183,7 @@ def _former_name(name: str, given: object, at: Origin) -> str | None:
 def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
     types = get_args(StoreType)
     if options.store_type is not None and options.store_type not in types:
-        msg = f"{options.store_type!r} is no type of store"
+        msg = f"{options.store_type!r} is not a type of store"
         raise BadOptionError(
             msg,
             at=at,
@@ -204,7 +204,7 @@ def _check_store_type(options: Materialized[Any, Any], at: Origin) -> None:
 def _check_no_retention(place: NodePlace, options: Materialized[Any, Any]) -> None:
     """Check that no retention was given to a step whose store has none."""
     if options.retention is not None:
-        why = "a retention is that of windows"
+        why = "only windows have a retention"
         fix = "write ttl= for how long a row is kept, or aggregate with windowed_by(…)"
         raise _cannot_have(place, "retention", options.retention, why=why, fix=fix)
 
@@ -222,7 +222,7 @@ def _cannot_have(
 
 
 def _fits(supplied: StoreSpec, kinds: Collection[str]) -> bool:
-    """Whether a step that writes some kinds can write a store: rows by key are read alike."""
+    """Whether a step that writes some kinds can write a store: kinds by key are all alike."""
     of_own_kind = supplied.own_kind is not None and supplied.own_kind.by_key
     return supplied.kind in kinds or (of_own_kind and "key_value" in kinds)
 
@@ -244,7 +244,7 @@ def _check_kind(
             msg,
             at=place["origin"],
             why=f"this step keeps its result in a {can} store",
-            fix="take another supplier from Stores, or store= alone for the one that fits",
+            fix="use another supplier from Stores, or only store= for the one that fits",
             fields=fields,
         )
     if options.with_headers and supplied.traits.headed is None:
@@ -252,8 +252,8 @@ def _check_kind(
         raise BadOptionError(
             msg,
             at=place["origin"],
-            why="headers are kept beside the time of a value",
-            fix="take Stores.persistent_timestamped_key_value_store_with_headers(name)",
+            why="headers are kept next to the timestamp of a value",
+            fix="use Stores.persistent_timestamped_key_value_store_with_headers(name)",
             fields=fields,
         )
     if supplied.traits.versioned and options.caching:
@@ -261,7 +261,7 @@ def _check_kind(
         raise BadOptionError(
             msg,
             at=place["origin"],
-            why="a versioned table says each of its versions; joining changes would lose some",
+            why="a versioned table sends each of its versions; combining changes would lose some",
             fix="leave out caching=",
             fields=fields,
         )

@@ -401,7 +401,7 @@ class Registry:
 
 
 def _check_changelog(store: StoreSpec, at: Origin | None) -> None:
-    """Check what was said of a store's changelog, which no type checker may have seen.
+    """Check the options of a store's changelog, which may have escaped type checkers.
 
     Raises:
         BadOptionError: If `logged` is not a bool, or a setting of the topic is not a string.

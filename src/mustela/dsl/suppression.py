@@ -166,7 +166,7 @@ def _refuse_versioned(registry: Registry, name: str, *, at: Origin) -> None:
         raise SuppressVersionedError(
             msg,
             at=at,
-            why="each version of a row is a result of its own: holding them back would lose some",
+            why="each version of a row is a separate result: holding them back would lose some",
             fix="keep the table in a store that is not versioned, or do not suppress it",
             fields={"table": name, "store": store.name},
         )

@@ -1,4 +1,4 @@
-"""Asking a handler that is a function: what it is told, and what its answer means."""
+"""Calling a handler that is a function, and interpreting its answer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from mustela.model import Record
 
 __all__ = ["Asked", "ErrorHandlerAnswerError", "ErrorHandlerFailedError"]
 
-_WORDS = "CONTINUE, FAIL, RETRY, DEAD_LETTER, a Retry, or a record that takes its place"
+_WORDS = "CONTINUE, FAIL, RETRY, DEAD_LETTER, a Retry, or a record that replaces it"
 _GROWS: Final = 2
 
 
 class ErrorHandlerFailedError(DataError):
-    """A handler raised on a record that it was asked about.
+    """A handler raised an error for a record.
 
-    ``fields`` holds ``step``, ``handler``, ``cause`` (the class of what it raised) and ``error``
-    (the class of what it was asked about).
+    ``fields`` holds ``step``, ``handler``, ``cause`` (the class of its error) and ``error``
+    (the class of the record's error).
     """
 
     code = "ERROR_HANDLER_FAILED"
 
 
 class ErrorHandlerAnswerError(DataError):
-    """A handler gave an answer that means nothing where it was asked.
+    """A handler gave an answer that is not valid.
 
     ``fields`` holds ``step``, ``handler`` and ``answer``.
     """
@@ -37,16 +37,16 @@ class ErrorHandlerAnswerError(DataError):
 
 
 class Asked:
-    """A handler that is a function, and how often it was asked about the record in hand.
+    """A handler that is a function, and how often it was called for the current record.
 
     Args:
         handling: The handler.
-        step: The step that asks.
+        step: The step that calls it.
         at: The line that made it.
 
     Attributes:
-        attempts: How often the record in hand was tried.
-        records: What takes its place, where the handler said so.
+        attempts: How often the current record was tried.
+        records: The records that replace it, if the handler returned some.
     """
 
     __slots__ = ("_at", "_handling", "_in_hand", "_step", "attempts", "records")
@@ -60,7 +60,7 @@ class Asked:
         self.records: Sequence[Record[Any, Any]] = ()
 
     def take(self, batch: object, row: int) -> None:
-        """Say which row failed: the same one again is another attempt."""
+        """Note which row failed: the same one again is another attempt."""
         before = self._in_hand
         again = before is not None and before[0] is batch and before[1] == row
         self.attempts = self.attempts + 1 if again else 1
@@ -75,12 +75,12 @@ class Asked:
         repeats: bool,
         pause: Callable[[float], None] | None,
     ) -> str:
-        """Ask the handler; wait where it wants the record tried again.
+        """Call the handler; wait if it wants the record tried again.
 
         Args:
             error: What was raised.
             record: The record.
-            context: The rest.
+            context: The handler's further argument.
             repeats: Whether the step can try the record again.
             pause: Waits so many seconds; None not at all.
 
@@ -89,7 +89,7 @@ class Asked:
 
         Raises:
             ErrorHandlerFailedError: If the handler raises.
-            ErrorHandlerAnswerError: If its answer means nothing.
+            ErrorHandlerAnswerError: If its answer is not valid.
         """
         handling = self._handling
         try:
@@ -108,9 +108,7 @@ class Asked:
             raise self.refused(cast("object", given), f"an answer is {_WORDS}")
         found = cast("Sequence[object]", records)
         if not all(isinstance(one, Record) for one in found):
-            raise self.refused(
-                cast("object", given), "a list holds records: context and error are told of one"
-            )
+            raise self.refused(cast("object", given), "a list may only contain records")
         self.records = cast("Sequence[Record[Any, Any]]", found)
         return "instead" if found else "continue"
 
@@ -136,10 +134,10 @@ class Asked:
         told = f"{type(failure).__name__}: {failure}"
         return ErrorHandlerFailedError(
             f"the handler {self._handling.told} of step {self._step!r} failed: {told}",
-            evidence={"asked about": f"{type(error).__name__}: {error}"},
+            evidence={"called for": f"{type(error).__name__}: {error}"},
             at=self._at,
-            why="a handler that fails cannot say what becomes of the record",
-            fix="correct the handler; until then a word, such as dead_letter, does without it",
+            why="a handler that fails cannot decide what happens to the record",
+            fix="correct the handler; until then use a word instead, such as dead_letter",
             fields={
                 "step": self._step,
                 "handler": self._handling.told,
@@ -149,7 +147,7 @@ class Asked:
         )
 
     def refused(self, answer: object, why: str) -> ErrorHandlerAnswerError:
-        """Return the error of an answer that means nothing."""
+        """Return the error for an answer that is not valid."""
         return ErrorHandlerAnswerError(
             f"the handler {self._handling.told} of step {self._step!r} answered {answer!r:.80}",
             at=self._at,

@@ -1,4 +1,4 @@
-"""What a dead letter says of itself, in headers: Mustela's, and Kafka Streams'."""
+"""The headers that describe a dead letter: Mustela's, and Kafka Streams'."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mustela.model import Headers
 __all__ = ["FACT", "KAFKA_FACT", "TEXT_MAX", "is_fact", "letter_headers"]
 
 FACT: Final = "mustela.error."
-"""How the names of a letter's own headers begin."""
+"""The prefix of Mustela's headers."""
 KAFKA_FACT: Final = "__streams.errors."
-"""How those of Kafka Streams begin (KIP-1034)."""
+"""The prefix of Kafka Streams' headers (KIP-1034)."""
 TEXT_MAX: Final = 1_000
-"""How many characters a letter has of what the error says."""
+"""How many characters of an error's text a dead letter contains."""
 _KAFKA = {
     "class": "exception",
     "text": "message",
@@ -25,13 +25,13 @@ _KAFKA = {
     "partition": "partition",
     "offset": "offset",
 }
-"""Kafka Streams' names, by Mustela's. The place of a stack trace is taken by the failing line."""
+"""Kafka Streams' names, by Mustela's. The failing line replaces the stack trace."""
 
 
 def letter_headers(facts: Mapping[str, object]) -> Headers:
-    """Return the headers that say why a record became a letter.
+    """Return the headers that say why a record became a dead letter.
 
-    Texts are cut at `TEXT_MAX` characters, and what looks like a secret in them is masked.
+    Texts are cut at `TEXT_MAX` characters, and anything in them that looks like a secret is masked.
 
     Args:
         facts: ``step``, ``code``, ``class``, ``text``, ``attempts``, ``topic``, …
@@ -51,7 +51,7 @@ def letter_headers(facts: Mapping[str, object]) -> Headers:
 
 
 def is_fact(header: str) -> bool:
-    """Say whether a header was added to a record when it became a letter.
+    """Say whether a header was added when a record became a dead letter.
 
     Example:
         >>> is_fact("mustela.error.topic"), is_fact("trace-id")

@@ -1,4 +1,4 @@
-"""What a task measured beside its work: for whoever watches, never for a result."""
+"""Measurements of a task: for observers, never for results."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Measured:
     Attributes:
         taken: Records that each step took in.
         given: Records that each step passed on; of a sink, the rows that it wrote.
-        stores: By store and key group that the task looked at, its size.
+        stores: By store and key group that the task opened, its size.
         parked: By step and key group, how many records wait for a result.
-        clients: By name, what each Kafka client of the process said of itself since it was last
-            asked; empty unless it is told to.
+        clients: By name, the statistics of each Kafka client of the process since they were last
+            taken; empty unless they are switched on.
     """
 
     taken: dict[str, int] = field(default_factory=dict[str, int])

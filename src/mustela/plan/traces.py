@@ -34,7 +34,7 @@ class TraceContext(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A span that a task made for records; told to the world only once its epoch is committed.
+    """A span that a task made for records; it is exported only when its epoch is committed.
 
     Attributes:
         name: The source topic of a record, or the step in which several records met.
@@ -56,7 +56,7 @@ class Traced(NamedTuple):
 def context_of(headers: Headers) -> TraceContext | None:
     """Return the context that a record carries; None without one, or if it is not sampled.
 
-    What is no valid context is left alone, as W3C asks for.
+    An invalid context is ignored, as W3C requires.
 
     Example:
         >>> context_of((("traceparent", b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"),)).span_id
@@ -78,7 +78,7 @@ def context_of(headers: Headers) -> TraceContext | None:
 
 
 def with_context(headers: Headers, context: TraceContext) -> Headers:
-    """Return headers that carry a context, in the place of the one that they had.
+    """Return headers with a context, which replaces any that they had.
 
     Example:
         >>> with_context((("a", b"1"),), TraceContext("ab" * 16, "cd" * 8))[1][1]

@@ -114,7 +114,7 @@ def _meaning(node: Node) -> Iterator[str]:
         case WindowAggregateNode(windows=windows, emit=emit):
             yield windows.told
             if emit == "close":
-                yield "told when closed"
+                yield "sent when closed"
         case BranchNode(index=index):
             yield f"branch {index + 1}"
         case ScheduledSourceNode(schedule=schedule):

@@ -115,7 +115,7 @@ class Node:
     def gives_several(self) -> bool:
         """Whether one record may become several.
 
-        The operator numbers them where its step ``numbers``: sinks of one topic tell them apart.
+        The operator numbers them if its step ``numbers``: sinks of one topic order them by that.
         """
         return False
 

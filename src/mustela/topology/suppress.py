@@ -63,7 +63,7 @@ class SuppressNode(Node):
 
     @property
     def passes_old(self) -> bool:
-        """A row's old value is the one that was passed on before, as the first change told it."""
+        """A row's old value is the one that was passed on before; the first change reported it."""
         return True
 
     @property

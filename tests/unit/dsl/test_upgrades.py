@@ -65,7 +65,7 @@ def test_versions_belong_to_stores_with_a_name() -> None:
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=str, value=float).group_by_key()
     options = Materialized[str, str](value=str, version=2, upgrade=to_text)
-    with pytest.raises(BadOptionError, match="no name of its own"):
+    with pytest.raises(BadOptionError, match="no explicit name"):
         grouped.aggregate(str, lambda _, number, text: text + str(number), materialized=options)
 
 

@@ -230,7 +230,7 @@ def test_a_plan_tells_its_windows() -> None:
         .windowed_by(TimeWindows(size=second, grace=none))
     )
     hours.emit_strategy(EmitStrategy.on_window_close()).count(name="counts")
-    assert "told when closed" in explain(plan(builder.build()))
+    assert "sent when closed" in explain(plan(builder.build()))
 
 
 def test_the_windows_of_a_moment() -> None:

@@ -471,7 +471,7 @@ def test_a_store_without_headers_has_no_handle_that_shows_them() -> None:
     ],
 )
 def test_headers_need_a_store_that_can_keep_them(supplier: Any) -> None:
-    """They stand beside the time of a value."""
+    """They stand next to the timestamp of a value."""
     kept = Materialized[Any, Any](supplier=supplier, with_headers=True)
     with pytest.raises(BadOptionError, match="cannot keep headers"):
         StreamsBuilder().table("rows", key=str, value=int, materialized=kept)
