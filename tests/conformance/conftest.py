@@ -14,6 +14,7 @@ from tests.conformance.cases import load_cases
 from tests.conformance.script import Produced, Sent
 from tests.conformance.spark_ways import SPARK_WAYS, SparkWay
 from tests.conformance.ways import WAYS, WayFactory
+from tests.epochs import cut
 
 RunTopology = Callable[..., Produced]
 
@@ -59,16 +60,3 @@ def run_topology(request: pytest.FixtureRequest) -> RunTopology:
         return way(**options)(topology, cut(records, epochs))
 
     return run
-
-
-def cut(records: Sequence[Sent], sizes: Sequence[int] | None) -> list[Sequence[Sent]]:
-    """Cut records into epochs; what is left behind the last size is one more epoch."""
-    if sizes is None:
-        return [[record] for record in records]
-    parts: list[Sequence[Sent]] = []
-    start = 0
-    for size in sizes:
-        parts.append(records[start : start + size])
-        start += size
-    parts.append(records[start:])
-    return [part for part in parts if part]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,13 +17,10 @@ from mustela.streams import KGroupedStream
 from mustela.windows import EmitStrategy, UnlimitedWindows
 from tests.conformance.script import Produced, Sent, Written, at
 from tests.conformance.ways import driver_way
+from tests.epochs import ms
 
 STREAM_TIME: dict[str, Any] = {"settings": {"event_time": "stream-time", "emit": "every"}}
 _RECORD = re.compile(r"(\w+)(?:=(\w+))?@(\d+)")
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def records(topic: str, text: str) -> list[Sent]:

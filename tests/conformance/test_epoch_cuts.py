@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from mustela import TopologyTestDriver
 from tests.differential.draw import OPERATORS, Example, Input, examples
 from tests.differential.steps import Step, build
+from tests.epochs import by_key
 
 # There are many operators: a tenth of the examples each.
 EXAMPLES_PER_OPERATOR = max(3, (settings.default or settings()).max_examples // 10)
@@ -74,13 +75,6 @@ def run(
             [(row.key, row.value, row.timestamp) for row in sink.read_records_to_list()]
             for sink in sinks
         ]
-
-
-def by_key(rows: Sequence[tuple[Any, Any, int]]) -> dict[Any, list[tuple[Any, int]]]:
-    found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for key, value, time in rows:
-        found[key].append((value, time))
-    return found
 
 
 def table(

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mustela import StreamsBuilder
 from mustela.topology.graph import TopologyGraph
-from tests.conformance.conftest import RunTopology, cut
+from tests.conformance.conftest import RunTopology
 from tests.conformance.script import Sent
+from tests.epochs import cut
 
 # The fixture only gives a function, which keeps nothing between examples.
 EXAMPLES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

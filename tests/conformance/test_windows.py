@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from mustela import (
@@ -18,14 +17,11 @@ from mustela.topology.graph import TopologyGraph
 from mustela.windows import EmitStrategy
 from tests.conformance.conftest import RunTopology
 from tests.conformance.script import at
+from tests.epochs import ms
 
 WATERMARK: dict[str, Any] = {"settings": {"event_time": "watermark"}}
 STREAM_TIME: dict[str, Any] = {"settings": {"event_time": "stream-time", "emit": "every"}}
 FINAL = EmitStrategy.on_window_close()
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def windows() -> TopologyGraph:

@@ -9,14 +9,11 @@ from typing import Any
 from mustela import KTable, SlidingWindows, StreamsBuilder, Suppressed, TimeWindows, Windowed
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import BufferConfig
+from tests.epochs import ms
 
 __all__ = ["TOPOLOGIES"]
 
 UNBOUNDED = BufferConfig.unbounded()
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 # A case begins at time 0, or, where a broker would take that for "now", at a multiple of this.

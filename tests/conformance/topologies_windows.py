@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from mustela import KTable, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from mustela.streams import SessionWindowedKStream, TimeWindowedKStream
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import EmitStrategy
+from tests.epochs import ms
 
 __all__ = ["TOPOLOGIES"]
 
 FINAL = EmitStrategy.on_window_close()
 UPDATE = EmitStrategy.on_window_update()
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def hopping(grace: int) -> TimeWindows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,13 +18,10 @@ from mustela.planner.explain import explain
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import ms
 from tests.unit.kernel.stages import batch
 
 BY_WATERMARK = PlanOptions(event_time="watermark")
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def hopping(size: int = 10, advance: int = 5, grace: int = 0) -> TimeWindows:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.testing.driver import TopologyTestDriver as Driver
+from tests.epochs import pipe_in_epochs
 
 __all__ = [
     "CUTS",
@@ -20,7 +21,6 @@ __all__ = [
     "Sent",
     "at_barriers",
     "by_key",
-    "cut",
     "joined_table",
     "merged",
     "run",
@@ -61,16 +61,6 @@ def sent(draw: st.DrawFn, topics: Sequence[str], size: int = 24) -> list[Sent]:
     return [Sent(*record) for record in draw(st.lists(one, max_size=size))]
 
 
-def cut(records: Sequence[Sent], sizes: Sequence[int]) -> list[list[Sent]]:
-    """Cut records into epochs; what is left is one more."""
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(list(records[start : start + size]))
-        start += size
-    parts.append(list(records[start:]))
-    return [part for part in parts if part]
-
-
 def merged(epochs: Sequence[Sequence[Sent]]) -> Iterator[list[Sent]]:
     """Bring the records of each epoch into the order in which they are processed."""
     tops: dict[str, int] = {}
@@ -93,11 +83,7 @@ def run(
     with TopologyTestDriver(
         builder.build(), settings=settings, initial_wall_clock=0, **WAYS[way]
     ) as driver:
-        for epoch in epochs:
-            with driver.epoch():
-                for record in epoch:
-                    topic = driver.create_input_topic(record.topic)
-                    topic.pipe_input(record.key, record.value, timestamp=record.timestamp)
+        pipe_in_epochs(driver, epochs)
         if look is not None:
             look(driver)
         return {

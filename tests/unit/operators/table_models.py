@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mustela import TopologyTestDriver
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import pipe_in_epochs
 
 __all__ = ["Change", "Given", "GroupModel", "JoinModel", "Out", "TableModel", "in_order", "run"]
 
@@ -58,11 +59,7 @@ def run(
 ) -> dict[str, list[Out]]:
     """Return what a topology writes; several records of an epoch are piped together."""
     with TopologyTestDriver(topology, initial_wall_clock=0, **options) as driver:
-        for epoch in epochs:
-            with driver.epoch():
-                for record in epoch:
-                    topic = driver.create_input_topic(record.topic)
-                    topic.pipe_input(record.key, record.value, timestamp=record.timestamp)
+        pipe_in_epochs(driver, epochs)
         return {
             name: [
                 Out(row.key, row.value, row.timestamp)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -27,6 +26,7 @@ from mustela.api.errors import (
 )
 from mustela.streams import CogroupedKStream
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import by_key
 from tests.unit.operators.table_models import Given, Out, in_order, run
 
 WAYS = [
@@ -116,13 +116,6 @@ def expected(records: Sequence[Given]) -> list[Out]:
             rows[key] = [*total, value], time
             found.append(Out(key, rows[key][0], time))
     return found
-
-
-def by_key(rows: Sequence[Out]) -> dict[Any, list[tuple[Any, int]]]:
-    found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for row in rows:
-        found[row.key].append((row.value, row.timestamp))
-    return dict(found)
 
 
 def final(rows: Sequence[Out]) -> dict[Any, Any]:

@@ -21,6 +21,7 @@ from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
 from mustela.topology.store_meaning import StoreMeaning
 from mustela.windows import LatePolicy
+from tests.epochs import cut, ms, pipe_in_epochs
 
 WALL_CLOCK = 60_000
 
@@ -29,10 +30,6 @@ class Sent(NamedTuple):
     key: str | None
     value: int | None
     timestamp: int
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def by_value(_key: str | None, value: int | None) -> int | None:
@@ -82,14 +79,7 @@ def run(
 ) -> tuple[list[Sent], dict[str, int]]:
     """Run records in epochs; return what went on, and how often each key did."""
     with TopologyTestDriver(built, initial_wall_clock=WALL_CLOCK, **options) as driver:
-        left, start = [*sizes, len(records)], 0
-        while start < len(records):
-            size = left.pop(0)
-            with driver.epoch():
-                for sent in records[start : start + size]:
-                    topic = driver.create_input_topic("in")
-                    topic.pipe_input(sent.key, sent.value, timestamp=sent.timestamp)
-            start += size
+        pipe_in_epochs(driver, cut(records, sizes), topic="in")
         found = driver.create_output_topic("out").read_records_to_list()
         counts = driver.create_output_topic("counts").read_key_values_to_map()
         return [Sent(one.key, one.value, one.timestamp) for one in found], counts

@@ -14,6 +14,7 @@ from mustela.kernel.joins.foreign_key import subscription_key, subscription_pref
 from mustela.planner.planner import plan
 from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import by_key
 from tests.unit.operators.table_models import Given, JoinModel, Out, TableModel, in_order, run
 
 Kind = Literal["inner", "left"]
@@ -99,13 +100,6 @@ def expected(join: JoinModel, records: Sequence[Given]) -> list[Out]:
             put = join.put_left if record.topic == "left" else join.put_right
             found += put(change)
     return found
-
-
-def by_key(rows: Sequence[Out]) -> dict[Any, list[tuple[Any, int]]]:
-    found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for row in rows:
-        found[row.key].append((row.value, row.timestamp))
-    return dict(found)
 
 
 def final(rows: Sequence[Out]) -> dict[Any, Any]:

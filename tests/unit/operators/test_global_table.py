@@ -18,7 +18,8 @@ from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.global_table import GlobalTableNode
-from tests.unit.operators.join_models import CUTS, EMITS, WAYS, Sent, by_key, cut, merged, run, sent
+from tests.epochs import cut
+from tests.unit.operators.join_models import CUTS, EMITS, WAYS, Sent, by_key, merged, run, sent
 
 TOPICS = ("calls", "towns")
 

@@ -15,13 +15,10 @@ from mustela.kernel.core.failures import ProcessingError
 from mustela.planner.planner import plan
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
+from tests.epochs import cut, ms, pipe_in_epochs
 
 MOST = 12
 LEFT_STORE = "j-this-join-store"
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 class Sent(NamedTuple):
@@ -64,14 +61,7 @@ def run(
 ) -> list[tuple[Any, Any, Any, int]]:
     """Return key, left value, right value and time of each result, when all windows are closed."""
     with TopologyTestDriver(built, initial_wall_clock=60_000, **options) as driver:
-        left, start = [*sizes, len(records)], 0
-        while start < len(records):
-            size = left.pop(0)
-            with driver.epoch():
-                for sent in records[start : start + size]:
-                    topic = driver.create_input_topic(sent.topic)
-                    topic.pipe_input(sent.key, sent.value, timestamp=sent.timestamp)
-            start += size
+        pipe_in_epochs(driver, cut(records, sizes))
         for number in range(2):
             for topic in {"left", *(sent.topic for sent in records)}:
                 last = driver.create_input_topic(topic)

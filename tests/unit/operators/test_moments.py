@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from mustela import KTable, StreamsBuilder
 from mustela.topology.graph import TopologyGraph
-from tests.unit.operators.table_models import Given, Out, in_order, run
+from tests.epochs import by_key
+from tests.unit.operators.table_models import Given, in_order, run
 
 WAYS: list[dict[str, Any]] = [{}, {"key_groups": 8, "lanes": 3}]
 
@@ -54,13 +54,6 @@ def topology(derive: Callable[..., KTable[str, Any]]) -> TopologyGraph:
     found.to("out", key=str, value=str)
     table.to_stream().map_values(str).to("table", key=str, value=str)
     return builder.build()
-
-
-def by_key(rows: Sequence[Out]) -> dict[Any, list[tuple[Any, int]]]:
-    found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for row in rows:
-        found[row.key].append((row.value, row.timestamp))
-    return dict(found)
 
 
 @pytest.mark.parametrize("derive", [counted, paired])

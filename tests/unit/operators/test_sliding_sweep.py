@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,13 +10,10 @@ from hypothesis import given, strategies as st
 from mustela import KTable, SlidingWindows, StreamsBuilder, TopologyTestDriver
 from mustela.errors import DataError
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import cut, ms
 
 Sent = tuple[str, int, int]
 """Key, value, timestamp."""
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def listed(_key: str, value: int, so_far: list[int]) -> list[int] | None:
@@ -52,13 +48,10 @@ def results(
 ) -> Any:
     with TopologyTestDriver(built, settings=settings, key_groups=4, lanes=2) as driver:
         topic = driver.create_input_topic("in")
-        left, start = [*sizes, len(sent)], 0
-        while start < len(sent):
-            size = left.pop(0)
+        for epoch in cut(sent, sizes):
             with driver.epoch():
-                for key, value, time in sent[start : start + size]:
+                for key, value, time in epoch:
                     topic.pipe_input(key, value, timestamp=time)
-            start += size
         told = {
             name: [
                 (row.key, row.value, row.timestamp)

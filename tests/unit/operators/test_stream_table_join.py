@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from mustela import Joined, Materialized, Stores, StreamsBuilder, TopologyTestDriver
 from mustela.api.errors import BadOptionError, JoinKeysError
 from mustela.kernel.joins.stream_table_join import behind
+from tests.epochs import cut
 from tests.unit.operators.join_models import (
     CUTS,
     EMITS,
@@ -21,7 +22,6 @@ from tests.unit.operators.join_models import (
     Change,
     Sent,
     by_key,
-    cut,
     merged,
     run,
     sent,

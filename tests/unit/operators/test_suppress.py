@@ -22,14 +22,11 @@ from mustela import (
 from mustela.kernel.windows.suppress import BufferFullError
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import BufferConfig, EmitStrategy
+from tests.epochs import ms
 
 UNBOUNDED = BufferConfig.unbounded()
 BY_WATERMARK = {"event_time": "watermark"}
 Rows = list[tuple[str, int]]
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def text(key: Windowed[str], _value: Any) -> str:

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from mustela import StreamsBuilder, TopologyTestDriver, UsageError
 from mustela.api.errors import FunctionError, SubtractorError
 from mustela.topology.graph import TopologyGraph
+from tests.epochs import by_key
 from tests.unit.operators.table_models import Given, GroupModel, Out, TableModel, in_order, run
 
 WAYS = [
@@ -119,13 +120,6 @@ def expected(records: Sequence[Given]) -> dict[str, list[Out]]:
                     more = [c for one in changes for c in sizes.put(one)]
                     found["sizes"] += [Out(c.key, c.new, c.timestamp) for c in more]
     return found
-
-
-def by_key(rows: Sequence[Out]) -> dict[Any, list[tuple[Any, int]]]:
-    found: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for row in rows:
-        found[row.key].append((row.value, row.timestamp))
-    return dict(found)
 
 
 def final(rows: Sequence[Out]) -> dict[Any, tuple[Any, int]]:

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.api.errors import BadOptionError, FunctionError, JoinKeysError
+from tests.epochs import cut
 from tests.unit.operators.join_models import (
     CUTS,
     EMITS,
@@ -20,7 +21,6 @@ from tests.unit.operators.join_models import (
     Sent,
     at_barriers,
     by_key,
-    cut,
     joined_table,
     run,
     sent,

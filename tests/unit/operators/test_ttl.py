@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -18,6 +17,7 @@ from mustela.processors import ContextualProcessor
 from mustela.topology.fingerprint import fingerprint
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.meaning_changes import compare_meanings
+from tests.epochs import cut, ms, pipe_in_epochs
 
 WALL_CLOCK = 60_000
 
@@ -26,10 +26,6 @@ class Sent(NamedTuple):
     key: str
     value: int | None
     timestamp: int
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def kept(ttl: int, **more: Any) -> Materialized[Any, Any]:
@@ -135,14 +131,7 @@ def run(
     built: TopologyGraph, records: Sequence[Sent], sizes: Sequence[int], **options: Any
 ) -> tuple[dict[str, list[int | None]], dict[str, int], int | None]:
     with TopologyTestDriver(built, initial_wall_clock=WALL_CLOCK, **options) as driver:
-        left, start = [*sizes, len(records)], 0
-        while start < len(records):
-            size = left.pop(0)
-            with driver.epoch():
-                for sent in records[start : start + size]:
-                    topic = driver.create_input_topic("in")
-                    topic.pipe_input(sent.key, sent.value, timestamp=sent.timestamp)
-            start += size
+        pipe_in_epochs(driver, cut(records, sizes), topic="in")
         told: dict[str, list[int | None]] = {}
         for key, value in driver.create_output_topic("out").read_key_values_to_list():
             told.setdefault(key, []).append(value)

@@ -21,14 +21,11 @@ from mustela import (
 from mustela.model import TIME_MAX
 from mustela.planner.planner import plan
 from mustela.windows import EmitStrategy, UnlimitedWindows, WindowedSerde
+from tests.epochs import ms
 
 FINAL = EmitStrategy.on_window_close()
 WATERMARK = {"event_time": "watermark"}
 EVERY = {"emit": "every"}
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def tumbling(size: int = 10, grace: int = 0) -> TimeWindows:

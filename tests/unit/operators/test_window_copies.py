@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,14 +17,11 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.windows import BufferConfig
+from tests.epochs import ms
 
 SIZE, GRACE = 10, 5
 # Each example runs two applications.
 EXAMPLES = max(10, (settings.default or settings()).max_examples // 3)
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def topology(windows: Any, *, held: bool = False) -> StreamsBuilder:

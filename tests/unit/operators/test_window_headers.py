@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +14,7 @@ from mustela import (
     TopologyTestDriver,
 )
 from mustela.windows import EmitStrategy
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
+from tests.epochs import ms
 
 
 @pytest.mark.parametrize("event_time", ["stream-time", "watermark"])

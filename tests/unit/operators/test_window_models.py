@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +22,7 @@ from mustela.plan.keygroups import key_group
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from mustela.windows import EmitStrategy
+from tests.epochs import cut, ms, pipe, pipe_in_epochs
 from tests.unit.operators.window_models import Model, SessionModel, SlidingModel, TimeModel
 
 MINUTE = 60_000
@@ -40,10 +40,6 @@ class Case:
 
     windows: Any
     model: Callable[[Callable[[Any], int]], Model]
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def tumbling(size: int, advance: int, grace: int) -> Case:
@@ -132,14 +128,7 @@ def run(
     rows: dict[str, list[tuple[Any, Any, int]]] = defaultdict(list)
     topics = ("lists", "spoilt", "counts", "most", "merged", "final-lists", "final-counts")
     with TopologyTestDriver(built, initial_wall_clock=MINUTE, **options) as driver:
-        start, left = 0, list(sizes if sizes is not None else [1] * len(records))
-        while start < len(records):
-            size = left.pop(0) if left else len(records) - start
-            with driver.epoch():
-                for sent in records[start : start + size]:
-                    topic = driver.create_input_topic("in")
-                    topic.pipe_input(sent.key, sent.value, timestamp=sent.timestamp)
-            start += size
+        pipe_in_epochs(driver, cut(records, sizes), topic="in")
         sinks = {str(node.topic) for node in built if isinstance(node, SinkNode)}
         for topic in sinks.intersection(topics):
             for record in driver.create_output_topic(topic).read_records_to_list():
@@ -272,14 +261,10 @@ def tables(
     options: dict[str, Any] = {"settings": settings, "key_groups": 4, "lanes": 2}
     found: dict[str, Any] = {}
     with TopologyTestDriver(built, initial_wall_clock=MINUTE, **options) as driver:
-        left, start = [*sizes, len(sent)], 0
-        while start < len(sent):
-            size = left.pop(0)
+        for epoch in cut(sent, sizes):
             with driver.epoch():
-                for topic, row in sent[start : start + size]:
-                    piped = driver.create_input_topic(topic)
-                    piped.pipe_input(row.key, row.value, timestamp=row.timestamp)
-            start += size
+                for topic, row in epoch:
+                    pipe(driver, row, topic)
         driver.mark_idle("slow")
         for topic in ("counts", "most"):
             rows = driver.create_output_topic(topic).read_records_to_list()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,15 +20,12 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import BufferConfig, EmitStrategy
+from tests.epochs import cut, ms
 
 RULE = "close_in_window_store"
 CLOSES = Suppressed.until_window_closes(BufferConfig.unbounded())
 Sent = tuple[str, int, int, int]
 """Key, value, timestamp, and how many headers."""
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 TUMBLING = TimeWindows(size=ms(10), grace=ms(3))
@@ -117,14 +113,11 @@ def results(
     settings = {"event_time": "watermark", "topology": {"rules_off": off}, **way.pop("set", {})}
     with TopologyTestDriver(topology, settings=settings, **way) as driver:
         topic = driver.create_input_topic("in")
-        left, start = [*sizes, len(sent)], 0
-        while start < len(sent):
-            size = left.pop(0)
+        for epoch in cut(sent, sizes):
             with driver.epoch():
-                for key, value, time, headers in sent[start : start + size]:
+                for key, value, time, headers in epoch:
                     some = tuple((str(n), bytes([time])) for n in range(headers))
                     topic.pipe_input(key, value, timestamp=time, headers=some)
-            start += size
         driver.advance_watermark(1_000)
         rows = driver.create_output_topic("out").read_records_to_list()
         found = [(row.key, row.value, row.timestamp, row.headers) for row in rows]

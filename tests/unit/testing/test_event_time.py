@@ -20,12 +20,9 @@ from mustela.api.errors import BadOptionError, SourceConflictError
 from mustela.testing.faults import TestDriverError
 from mustela.topology.graph import TopologyGraph
 from mustela.windows import BufferConfig, LatePolicy, WatermarkStrategy
+from tests.epochs import ms
 
 BY_WATERMARK = {"event_time": "watermark"}
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
 
 
 def text(key: Windowed[str], _value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,11 +20,7 @@ from mustela import (
 )
 from mustela.planner.planner import plan
 from mustela.windows import LatePolicy
-
-
-def ms(count: int) -> timedelta:
-    return timedelta(milliseconds=count)
-
+from tests.epochs import ms
 
 LATE = Consumed[str, int](late=LatePolicy.DEAD_LETTER)
 TEN = TimeWindows(size=ms(10), grace=ms(0))
