@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mustela.cli.console import ExitCode, Json, print_json
+from mustela.cli.console import ExitCode, Json, exit_code_of, print_json, show_error
 from mustela.cli.loading import load_app
 from mustela.errors import UsageError
 
@@ -40,13 +40,19 @@ def run(
         debug: Show Spark's own stack trace with Spark errors.
     """
     from mustela.cli.events import EventPrinter
+    from mustela.logs.options import secrets_of
 
     app = load_app(target)
     app.debug = app.debug or debug
     app.configure(**parse_assignments(set or ()))
+    secrets = secrets_of(app.settings.model_dump())
     if json:
-        app.add_listener(EventPrinter(app.settings.application_id))
-    app.run()
+        app.add_listener(EventPrinter(app.settings.application_id, secrets))
+    try:
+        app.run()
+    except Exception as error:  # noqa: BLE001 - all end as text and a code
+        show_error(error, debug=app.debug, secrets=secrets)
+        return exit_code_of(error)
     return ExitCode.OK
 
 

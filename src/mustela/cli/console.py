@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from mustela.errors import EnvironmentFault, MustelaError, UsageError
+from mustela.logs.redaction import redact_text
 
 __all__ = [
     "Bootstrap",
@@ -79,15 +80,25 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def show_error(error: BaseException, *, debug: bool) -> None:
-    """Print an error as its text; its stack only when debugging."""
+def show_error(error: BaseException, *, debug: bool, secrets: Sequence[str] = ()) -> None:
+    """Print an error as its text; its stack only when debugging.
+
+    Args:
+        error: The error.
+        debug: Whether the stack is wanted.
+        secrets: Texts to mask, beside what looks like a secret.
+    """
+
+    def tell(text: str) -> None:
+        say(redact_text(text, secrets))
+
     if debug:
-        say("".join(traceback.format_exception(error)).rstrip())
+        tell("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, MustelaError):
-        say(f"error: {error}")
+        tell(f"error: {error}")
     elif not isinstance(error, KeyboardInterrupt):
         more = "" if debug else "; --debug shows where"
-        say(f"error: {type(error).__name__}: {error}{more}")
+        tell(f"error: {type(error).__name__}: {error}{more}")
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, print_table
 from mustela.cli.examination import Finding, Level, examine
+from mustela.config.masking import mask_text
 
 __all__ = ["doctor", "report"]
 
@@ -21,7 +22,10 @@ def doctor(*, bootstrap_servers: Bootstrap = None, json: Json = False) -> int:
 
 
 def report(findings: list[Finding], *, json: bool) -> int:
-    """Print findings and return the exit code."""
+    """Print findings, secrets masked, and return the exit code."""
+    findings = [
+        replace(one, found=mask_text(one.found), mend=mask_text(one.mend)) for one in findings
+    ]
     if json:
         print_json([{**asdict(f), "level": f.level.value} for f in findings])
     else:

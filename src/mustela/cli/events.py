@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mustela.cli.console import print_json
 from mustela.errors import MustelaError
+from mustela.logs.redaction import redactor
 
 if TYPE_CHECKING:
     from mustela.runtime.events import EpochDone, Event
@@ -18,10 +20,12 @@ class EventPrinter:
 
     Args:
         application_id: The application.
+        secrets: Texts to mask, beside what looks like a secret.
     """
 
-    def __init__(self, application_id: str) -> None:
+    def __init__(self, application_id: str, secrets: Sequence[str] = ()) -> None:
         self._application = application_id
+        self._redact = redactor(secrets)
 
     def on_event(self, event: Event) -> None:
         """Print an event."""
@@ -60,7 +64,7 @@ class EventPrinter:
         )
 
     def _tell(self, kind: str, **facts: Any) -> None:
-        print_json({"event": kind, "application_id": self._application, **facts})
+        print_json({"event": kind, "application_id": self._application, **self._redact(facts)})
 
 
 def _told(error: BaseException) -> tuple[str, str]:

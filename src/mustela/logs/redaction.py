@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from mustela.config.masking import MASK, is_secret_key, mask_text
 
-__all__ = ["redactor"]
+__all__ = ["redact_text", "redactor"]
 
 _DEEPEST: Final = 6
 _LONGEST: Final = 20_000
@@ -26,6 +26,16 @@ def redactor(secrets: Sequence[str]) -> Callable[[Mapping[str, Any]], dict[str, 
     """
     known = tuple(secrets)
     return lambda facts: _masked(facts, known, 0)
+
+
+def redact_text(text: str, secrets: Sequence[str] = ()) -> str:
+    """Mask what is, or looks like, a secret inside a text.
+
+    Example:
+        >>> redact_text("trustno1 at http://joe:hunter2@proxy:3128/", ["trustno1"])
+        '****** at http://******@proxy:3128/'
+    """
+    return _text(text, tuple(secrets))
 
 
 def _masked(facts: Mapping[Any, Any], secrets: tuple[str, ...], depth: int) -> dict[str, Any]:

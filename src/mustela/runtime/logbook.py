@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mustela.clock import Clock
+from mustela.config.masking import mask_text
 from mustela.config.settings import Settings
 from mustela.errors import MustelaError
 from mustela.logs.form import bind
@@ -156,8 +157,10 @@ class Logbook(Listener):
             what = error.what
             facts = {"code": error.code, "why": error.why or None}
             for name, fact in error.evidence.items():
-                facts[name] = str(fact).strip().partition("\n")[0][:_EVIDENCE_LONGEST]
-        self._tell(logging.WARNING, f"retrying after an error: {what}", **facts)
+                line = str(fact).strip().partition("\n")[0]
+                facts[name] = mask_text(line)[:_EVIDENCE_LONGEST]
+        # The program's own handlers may be all there is: they mask nothing.
+        self._tell(logging.WARNING, f"retrying after an error: {mask_text(what)}", **facts)
 
     def look(self) -> None:
         """Write a summary if one is due and there is something to report."""

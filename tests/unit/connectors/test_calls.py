@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from mustela.api.calls import AsyncOptions, CircuitBreaker, Retry
 from mustela.clock import SystemClock
 from mustela.connectors.calls.pool import CallPool, ProcessCalls
 from mustela.connectors.calls.spool import CallSpool, Owner
+from mustela.logs.form import LineFormatter
+from mustela.logs.options import LogOptions
 from mustela.plan.calls import CallOutcome, CallRequest
 from mustela.serdes.primitives import StrSerde
 from mustela.state.interfaces import StoreSpec
@@ -252,3 +256,32 @@ def test_an_owner_that_is_killed_lives_no_more(tmp_path: Path) -> None:
         assert spool.is_alive(mine.name)
         mine.close()
         assert not spool.is_alive(mine.name)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_what_a_call_logs_names_its_step(pool: CallPool, plain: bool) -> None:
+    """Calls have threads of their own, where nothing else says which step they are of."""
+    lines: list[dict[str, Any]] = []
+
+    class Keeps(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(json.loads(self.format(record)))
+
+    def runs(value: str) -> str:
+        logging.getLogger("asked").warning("asks")
+        return value
+
+    async def waits(value: str) -> str:
+        return runs(value)
+
+    handler = Keeps()
+    handler.setFormatter(LineFormatter(LogOptions(application_id="shop")))
+    logging.getLogger("asked").addHandler(handler)
+    try:
+        calls = pool.step(node(runs if plain else waits))
+        calls.begin(1_000)
+        calls.start(request(1))
+        gather(calls, 1)
+    finally:
+        logging.getLogger("asked").removeHandler(handler)
+    assert [(line["event"], line["step"]) for line in lines] == [("asks", node(runs).name)]
