@@ -132,9 +132,12 @@ def test_the_driver_shows_it_and_restores_it_from_its_changelog() -> None:
         assert sorted(carts.all()) == [("ann", 1), ("ann", 2), ("cid", 1), ("cid", 1)]
 
 
-def test_a_copy_of_a_topic_keeps_no_index() -> None:
-    """Where the kind's rows would be left out, it is refused at the user's line."""
-    builder, supplier = StreamsBuilder(), StoreSpec(name="facts", own_kind=INDEXED)
+@pytest.mark.parametrize(
+    "supplier", [StoreSpec(name="facts", own_kind=INDEXED), Stores.lru_map("facts", 2)]
+)
+def test_a_copy_of_a_topic_keeps_no_more_than_the_topic(supplier: StoreSpec) -> None:
+    """Where an index or a limit would be left out in silence, it is refused at the user's line."""
+    builder = StreamsBuilder()
     with pytest.raises(BadOptionError, match="byte for byte"):
         builder.global_table("in", key=str, value=str, materialized=Materialized(supplier=supplier))
     store = StoreBuilder(supplier=supplier, key=StrSerde(), value=StrSerde())

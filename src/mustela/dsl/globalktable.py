@@ -134,17 +134,18 @@ def check_copied(store: StoreSpec | None, *, at: Origin) -> None:
     """Refuse a store that keeps more than the records of a topic.
 
     Raises:
-        BadOptionError: If its kind is not the library's, and has rows beside those of records.
+        BadOptionError: If it has rows beside those of records, such as an index.
     """
-    if store is None or store.own_kind is None or not store.own_kind.keeps_more:
+    if store is None or not store.keeps_more:
         return
-    msg = f"a global table or store cannot be of kind {store.kind!r}"
+    msg = f"a global table or store cannot be kept in store {store.name!r}"
     raise BadOptionError(
         msg,
-        evidence={"store": store.name},
+        evidence={"layout": store.layout},
         at=at,
         why="a copy holds the records of its topic, byte for byte, and no rows beside them",
-        fix="leave out the supplier, or keep the topic with table() in a store of that kind",
+        fix="give it a store that keeps all records and nothing else, or read the topic with "
+        "table() and keep that in this store",
         fields={"store": store.name, "kind": store.kind},
     )
 

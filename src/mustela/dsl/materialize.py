@@ -223,8 +223,7 @@ def _cannot_have(
 
 def _fits(supplied: StoreSpec, kinds: Collection[str]) -> bool:
     """Whether a step that writes some kinds can write a store: kinds by key are all alike."""
-    of_own_kind = supplied.own_kind is not None and supplied.own_kind.by_key
-    return supplied.kind in kinds or (of_own_kind and "key_value" in kinds)
+    return supplied.kind in kinds or ("key_value" in kinds and supplied.traits.by_key)
 
 
 def _check_kind(

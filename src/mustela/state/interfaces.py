@@ -190,6 +190,19 @@ class StoreSpec:
         """
         return self.own_kind or kind_named(self.kind)
 
+    @property
+    def keeps_more(self) -> bool:
+        """Whether the store has rows of its own beside those that steps see.
+
+        Example:
+            >>> StoreSpec(name="counts").keeps_more
+            False
+            >>> StoreSpec(name="counts", max_entries=100).keeps_more
+            True
+        """
+        rows = object()
+        return self.traits.rows(rows, self) is not rows
+
     def spec(self) -> StoreSpec:
         """Return the specification itself: it supplies the store that it describes."""
         return self

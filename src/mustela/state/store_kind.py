@@ -110,16 +110,6 @@ class StoreKind:
     change_at: ChangeAt | None = None
     getter: str = ""
 
-    @property
-    def keeps_more(self) -> bool:
-        """Whether the kind has rows of its own beside those that steps see.
-
-        Example:
-            >>> StoreKind(name="counters").keeps_more
-            False
-        """
-        return self.rows is not _as_they_are
-
 
 @cache
 def kind_named(name: str) -> StoreKind:
