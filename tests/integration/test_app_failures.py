@@ -9,15 +9,17 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import Consumed, Record, StreamsBuilder
 from mustela.calls import AsyncOptions
 from mustela.connectors.kafka.production import LETTER_HEADS
+from mustela.handlers import CONTINUE, DEAD_LETTER, ErrorContext, Retry
 from mustela_dev.broker.tools import run_tool
 from tests.integration.app_world import World
 
@@ -63,6 +65,75 @@ def test_records_that_fail_are_left_out_and_counted_where_that_is_wished(world: 
     assert len(world.values(sink)) == 20
     counted = [name for epoch in watcher.epochs for name in epoch.counters if "divide" in name]
     assert any(watcher.counter(name) == 10 for name in counted), counted
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_handlers_that_are_functions_run_where_the_steps_run(world: World, guarantee: str) -> None:
+    """In the workers: a source's, a step's that tries again, and a sink's; letters say it all."""
+    source, sink = world.topic("in"), world.topic("out")
+    tried: list[str] = []
+
+    def of_source(_error: Exception, record: Record[Any, Any], context: ErrorContext) -> Any:
+        assert context.source_raw_value == record.value
+        return record.with_key("mended").with_value("7")
+
+    def parse(text: str) -> int:
+        if text == "flaky":
+            tried.append(text)
+            if len(tried) < 3:
+                raise ConnectionError(text)
+            return 30
+        return int(text)
+
+    def of_sink(_error: Exception, record: Record[Any, Any], _context: ErrorContext) -> Any:
+        return record.with_value(0)
+
+    def build(builder: StreamsBuilder) -> None:
+        consumed = Consumed(key=str, value=str, on_error=of_source)
+        numbers = builder.stream(source, consumed).map_values(
+            parse,
+            value=int,
+            name="parse",
+            on_error=Retry(attempts=4, initial=timedelta(milliseconds=1), then="dead_letter"),
+        )
+        numbers.to(sink, key=str, value=int, on_error=of_sink)
+
+    rows = [("a", "1"), ("b", b"\xff"), ("c", "flaky"), ("d", "x"), ("e", str(2**70)), ("f", "6")]
+    world.send(source, rows)
+    watcher = world.run(build, processing_guarantee=guarantee)
+    out = [(row.key, int.from_bytes(row.value or b"", "big")) for row in world.rows(sink)]
+    assert out == [(b"a", 1), (b"mended", 7), (b"c", 30), (b"e", 0), (b"f", 6)]
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert (letter.key, letter.value) == (b"d", b"x")
+    told = letter.headers
+    assert (told["mustela.error.attempts"], told["mustela.error.step"]) == (b"4", b"parse")
+    assert told["__streams.errors.topic"] == source.encode()
+    assert watcher.counter("record_retries:parse") == 2 + 3
+    assert watcher.counter(f"replaced_records:{source}") == 1
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_sinks_own_handler_is_asked_about_rows_that_the_broker_refuses(
+    world: World, guarantee: str
+) -> None:
+    """In the driver, or in the worker that sends; the application's is not."""
+    source, sink = world.topic("in"), world.topic("out", max_message_bytes="2000")
+
+    def of_sink(error: Exception, record: Record[Any, Any], context: ErrorContext) -> Any:
+        assert (context.kind, context.topic) == ("production", sink)
+        assert "MSG_SIZE_TOO_LARGE" in str(error)
+        return CONTINUE if record.key == b"b" else DEAD_LETTER
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        large = stream.map_values(lambda text: text * 5000 if text == "x" else text, value=str)
+        large.to(sink, key=str, value=str, on_error=of_sink)
+
+    world.send(source, [("a", "1"), ("b", "x"), ("c", "x"), ("d", "2")])
+    world.run(build, processing_guarantee=guarantee)
+    assert world.values(sink) == ["1", "2"]
+    (letter,) = world.rows(f"{world.name}-dead-letters")
+    assert letter.key == b"c"
 
 
 def test_dead_letters_hold_the_record_and_why_in_the_same_transaction(world: World) -> None:

@@ -404,3 +404,62 @@ def test_the_texts_of_a_letter_are_short_and_without_secrets() -> None:
     assert headers["__streams.errors.message"] == headers["mustela.error.text"]
     place = [headers[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")]
     assert place == [b"in", b"0", b"0"]
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_crashes_and_lanes_change_nothing(lanes: int) -> None:
+    """Failed, retried and replaced records give the same results after every restart."""
+
+    class Sum(ContextualProcessor[str, int, str, int]):
+        def process(self, record: Record[str, int]) -> None:
+            store = self.context.state_store("sums")
+            total = (store.get(record.key) or 0) + record.value
+            store.put(record.key, total)
+            if total == 3:
+                raise ValueError(total)
+            self.context.forward(record.with_value(total))
+
+    def zero(_error: Exception, record: Record[Any, Any], context: ErrorContext) -> Any:
+        return record.with_value(0) if context.attempt == 2 else RETRY
+
+    builder = StreamsBuilder().add_state_store(store("sums", key=str, value=int))
+    numbers = builder.stream("in", key=str, value=str).map_values(int, value=int, on_error=zero)
+    sums = numbers.process(Sum, stores=["sums"], name="sum", value=int, on_error=zero)
+    sums.to("out", key=str)
+    rows = [(key, text) for text in ("1", "x", "2", "4") for key in "abc"]
+    found: list[Any] = []
+    for crash in (False, True):
+        with TopologyTestDriver(
+            builder, key_groups=8, lanes=lanes, crash_after_every_record=crash
+        ) as driver:
+            driver.create_input_topic("in").pipe_key_value_list(rows)
+            found.append(driver.create_output_topic("out").read_key_values_to_list())
+    assert found[0] == found[1]
+    assert found[0][-3:] == [("a", 7), ("b", 7), ("c", 7)]
+    assert found[0][6:9] == [("a", 0), ("b", 0), ("c", 0)]
+
+
+def test_a_processor_that_gives_up_leaves_what_its_last_attempt_wrote() -> None:
+    """As in Kafka Streams; a fold leaves nothing."""
+
+    class Half(ContextualProcessor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            store = self.context.state_store("half")
+            store.put(record.key, (store.get(record.key) or 0) + 1)
+            raise ValueError(record.value)
+
+    builder = StreamsBuilder().add_state_store(store("half", key=str, value=int))
+    lines = builder.stream("in", key=str, value=str)
+    lines.process(Half, stores=["half"], on_error=Retry(attempts=3, then="continue"))
+
+    def add(_key: str, value: str, seen: list[str]) -> list[str]:
+        seen.append(value)
+        if value == "x":
+            raise ValueError(value)
+        return seen
+
+    lines.group_by_key().aggregate(list, add, store="seen")
+    with TopologyTestDriver(builder, settings={"processing_handler": "continue"}) as driver:
+        driver.create_input_topic("in").pipe_key_value_list([("k", "1"), ("k", "x"), ("k", "2")])
+        assert driver.get_key_value_store("half").get("k") == 3
+        assert driver.get_key_value_store("seen").get("k") == ["1", "2"]

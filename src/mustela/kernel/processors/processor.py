@@ -163,8 +163,18 @@ class ProcessorOperator(ProcessorStep):
         passed = self.clock.move(group, timestamp if timing or place is None else place[0])
         for expiry in self._expiries:
             expiry.meet(group, timestamp)
+        undo, fixed = self.undo, self.node.fixed_key
         try:
-            self._try(task, hand)
+            if undo is None:  # here, and not in a method: it runs for every record
+                make = fixed_key_record if fixed else Record
+                task.process(make(batch.keys[row], batch.values[row], timestamp, record_headers))
+            else:
+                self._try(task, hand, undo)
+        except Exception as error:
+            if undo is not None:
+                raise  # its handler was asked
+            self._bad_rows.function = task.process
+            self._bad_rows.one(batch, row, error)
         finally:
             self.hand = None
             for expiry in self._expiries:
@@ -172,27 +182,25 @@ class ProcessorOperator(ProcessorStep):
         if timing is not None and passed is not None:
             timing.after(task, hand, passed)
 
-    def _try(self, task: Task, hand: Hand) -> None:
+    def _try(self, task: Task, hand: Hand, undo: Undo) -> None:
         """Let a processor handle a row, as often as its handler says.
 
         What an attempt wrote and forwarded is taken back before the next. The last one's stays,
         whatever becomes of the record, as in Kafka Streams.
         """
-        batch, row, undo, sent = hand.batch, hand.row, self.undo, 0
+        batch, row = hand.batch, hand.row
         assert batch is not None, self.step.name
         make = fixed_key_record if self.node.fixed_key else Record
         while True:
-            if undo is not None:
-                undo.begin()
-                sent = self.sender.sent
+            undo.begin()
+            sent = self.sender.sent
             try:
                 task.process(make(batch.keys[row], batch.values[row], hand.timestamp, hand.headers))
             except Exception as error:  # noqa: BLE001 - the processor is the user's
                 self._bad_rows.function = task.process
                 self.group_in_hand = task.group
-                repeats = undo is not None and self.sender.can_forget(sent)
-                again = self._bad_rows.one(batch, row, error, repeats=repeats)
-                if undo is None or not again:
+                repeats = self.sender.can_forget(sent)
+                if not self._bad_rows.one(batch, row, error, repeats=repeats):
                     return
                 undo.back()
                 self.sender.forget(sent)
