@@ -72,6 +72,11 @@ class Letters:
             )
         assert self._producer.flush(30) == 0
 
+    def send_to_source(self, key: str, value: str, headers: list[Any]) -> None:
+        """Write a record to partition 1 of the source topic."""
+        self._producer.produce(self.source, value, key, partition=1, headers=headers)
+        assert self._producer.flush(30) == 0
+
     def type(self, *arguments: str) -> tuple[int, str]:
         """Run ``mustela dlq …`` and return its exit code and what it printed."""
         verb, *rest = arguments
@@ -164,13 +169,24 @@ def test_a_record_that_fails_again_says_how_often_it_was_replayed(
 
 def test_a_letter_without_the_record_as_it_was_read_is_left(letters: Letters) -> None:
     """And the reason said; what was cut cannot be replayed at all."""
-    letters.write(1, value="as it reached the step")
+    letters.write(1, value="as it reached the step", offset="7")
     letters.write(1, **{"cut.value": "1000000"})
     code, out = letters.type("replay", "--yes", "--json")
     assert code == 0
     left = json.loads(out)["left"]
     assert sorted(left.values()) == [1, 1]
     assert letters.records() == []
+
+
+def test_a_letter_of_another_lane_is_replayed_as_the_record_was_read(letters: Letters) -> None:
+    """Its bytes are read again from its topic."""
+    letters.send_to_source("k", "as it was read", [("trace", b"9")])
+    letters.write(1, value="as it reached the step")
+    facts = json.loads(letters.type("show", "0:0", "--json")[1])
+    assert (facts["key"], facts["value"]) == ("k", "as it was read")
+    assert facts["headers"] == [["trace", "9"]]
+    assert letters.type("replay", "--yes")[0] == 0
+    letters.await_records(["as it was read"] * 2)
 
 
 @pytest.mark.parametrize("point", ["half-produced", "flushed", "committed"])

@@ -183,7 +183,7 @@ OnError = (
 """The types that ``on_error=`` accepts."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Handling:
     """A handler in the form that steps use.
 
@@ -198,6 +198,10 @@ class Handling:
     retry: Retry = field(default_factory=Retry)
     kafka_order: bool = False
     told: str = ""
+
+    def __hash__(self) -> int:
+        """Hash by name: an object of the user's may have no hash."""
+        return hash(self.told)
 
     def ask(self, error: Exception, record: Record[Any, Any], context: ErrorContext) -> Any:
         """Return the function's answer unchanged."""

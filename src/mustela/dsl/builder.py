@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 from zoneinfo import ZoneInfo
 
+from mustela.api.handlers import read_on_error
 from mustela.api.names import check_name
 from mustela.api.options import (
     Consumed,
@@ -247,6 +248,7 @@ class StreamsBuilder(VerbStage):
             value=value_serde or BytesSerde(),
             kinds=KEY_VALUE_KINDS,
         )
+        place["on_error"] = read_on_error(options.on_error, verb="table", at=at)
         node = TableSourceNode(
             **place,
             topic=names[0],

@@ -8,6 +8,7 @@ from typing import Any
 
 from mustela.api.functions import check_function, check_initializer, function_name
 from mustela.api.given_types import read_fold
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.options import Materialized, options_or
 from mustela.api.serdes import choose_serde
 from mustela.dsl.materialize import AGGREGATE_KINDS, store_spec
@@ -78,6 +79,7 @@ class FoldTable:
         options: Options of the store.
         value: Type or serde of the results.
         inherited: Serde of the results if none is given.
+        on_error: What happens to a record that fails.
     """
 
     store: str | None
@@ -85,6 +87,7 @@ class FoldTable:
     options: Materialized[Any, Any] | None
     value: Any = None
     inherited: Serde[Any] | None = None
+    on_error: OnError | None = None
 
 
 class FoldPlace(NodePlace):
@@ -147,6 +150,7 @@ def begin_fold(
         name=table.name,
         apart=table.store or options.store_name or function_name(fold.adder),
     )
+    place["on_error"] = read_on_error(table.on_error, verb=fold.kind, at=at)
     key = choose_serde("key", group.key, options.key, holder="Materialized", at=at)
     value = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
     value = value or table.inherited or read_fold(fold.adder, fold.initializer)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mustela.api.errors import BadOptionError
+from mustela.api.handlers import read_on_error
 from mustela.api.names import check_name
 from mustela.api.options import Consumed, options_or
 from mustela.api.processor import ProcessorSupplier
@@ -71,6 +72,7 @@ def add_global_store(
     )
     step = place["name"]
     made = supplied(registry, supplier, step=step, verb="add_global_store", at=at)
+    place["on_error"] = read_on_error(options.on_error, verb="add_global_store", at=at)
     node = GlobalTableNode(
         **place,
         topic=topic,

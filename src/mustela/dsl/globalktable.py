@@ -175,6 +175,15 @@ def _refuse_what_cannot_be(
     if stored.version != FIRST_VERSION or stored.upgrade is not None:
         given = f"version={stored.version}"
         raise row_versions_refused(given, "version= and upgrade=", at=at)
+    if options.on_error is not None:
+        msg = "a global table takes no on_error="
+        raise BadOptionError(
+            msg,
+            at=at,
+            why="its rows are decoded where they are looked up",
+            fix="set processing_handler in the settings, or read the topic with table()",
+            fields={"option": "on_error"},
+        )
     if options.auto_offset_reset is not None:
         msg = "a global table takes no auto_offset_reset="
         raise BadOptionError(

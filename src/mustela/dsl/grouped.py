@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mustela.api.aggregates import Aggregate
 from mustela.api.functions import check_function
+from mustela.api.handlers import OnError
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
 from mustela.api.windows import (
@@ -97,7 +98,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
         return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
-    def reduce(
+    def reduce(  # noqa: PLR0913 - a function, and the keywords that all folds take
         self,
         adder: Callable[[V, V], V],
         materialized: Materialized[K, V] | None = None,
@@ -106,6 +107,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, V]:
         """Fold the values of each key in pairs, in the order of the records.
 
@@ -120,6 +122,8 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             value: Type or serde of the values; the stream's if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             materialized: Options of the store.
 
         Returns:
@@ -145,7 +149,12 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         check_function(adder, ("aggregate", "value"), role="adder", verb="reduce", at=at)
         fold = Fold(kind="reduce", adders=(adder,), associative=associative)
         table = FoldTable(
-            store=store, name=name, options=materialized, value=value, inherited=self._group.value
+            store=store,
+            name=name,
+            on_error=on_error,
+            options=materialized,
+            value=value,
+            inherited=self._group.value,
         )
         return self._fold(self._group, fold, table, at=at)
 
@@ -160,6 +169,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
@@ -169,6 +179,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, R]: ...
     @overload
@@ -179,6 +190,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, Row]: ...
     def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
@@ -191,6 +203,7 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         value: type[Any] | Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, Any]:
         """Fold the records of each key into a value of any type, in the order of the records.
@@ -207,6 +220,8 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             materialized: Options of the store.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
                 become the fields of rows; ``value`` is then the type of the rows, `Row` if not
@@ -235,7 +250,9 @@ class KGroupedStream(Cogrouping[K, V], SaidVerbs[K, V], Generic[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         if is_said(self, functions, fields, more={"merger": merger}):
             return self._said(fields, table, at=at)
         check_fold(initializer, adder, merger, at=at)

@@ -43,7 +43,7 @@ SourceLike = SourceNode | TableSourceNode
 
 _WAYS_TO_READ = (
     *("name", "topics", "pattern", "key", "value"),
-    *("auto_offset_reset", "timestamp_extractor", "watermark", "late", "store"),
+    *("auto_offset_reset", "timestamp_extractor", "watermark", "late", "store", "on_error"),
 )
 
 

@@ -143,7 +143,7 @@ class EventTime(TypedDict):
 
 
 def event_time_options(options: Consumed[Any, Any], *, at: Origin) -> EventTime:
-    """Return the options for event time.
+    """Return the options about event time.
 
     Raises:
         BadOptionError: If one of them has another type.

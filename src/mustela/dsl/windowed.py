@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import BadOptionError, RetentionError
 from mustela.api.functions import check_function
+from mustela.api.handlers import OnError
 from mustela.api.names import path_name
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
@@ -264,7 +265,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
         return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
-    def reduce(
+    def reduce(  # noqa: PLR0913 - a function, and the keywords that all folds take
         self,
         adder: Callable[[V, V], V],
         materialized: Materialized[K, V] | None = None,
@@ -273,6 +274,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[Windowed[K], V]:
         """Fold the values of each key and window in pairs, in the order of the records.
 
@@ -288,6 +290,8 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
             value: Type or serde of the values; the stream's if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             materialized: Options of the store. Its ``retention`` is how long a window is kept.
 
         Returns:
@@ -312,6 +316,7 @@ class _WindowedKStream(SaidVerbs[Windowed[K], V], Generic[K, V]):
         table = FoldTable(
             store=store,
             name=name,
+            on_error=on_error,
             options=materialized,
             value=value,
             inherited=self._group.value,
@@ -355,6 +360,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
@@ -364,6 +370,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], R]: ...
     @overload
@@ -374,6 +381,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], Row]: ...
     def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
@@ -386,6 +394,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         value: type[Any] | Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], Any]:
         """Fold the records of each key and window into a value of any type, in their order.
@@ -401,6 +410,8 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             materialized: Options of the store. Its ``retention`` is how long a window is kept.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
                 become the fields of rows; ``value`` is then the type of the rows, `Row` if not
@@ -432,7 +443,9 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         if is_said(self, functions, fields, more={"merger": merger}):
             return self._said(fields, table, at=at)
         check_fold(initializer, adder, merger, at=at)
@@ -474,6 +487,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[Windowed[K], A]: ...
     @overload
     def aggregate(
@@ -483,6 +497,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], R]: ...
     @overload
@@ -493,6 +508,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], Row]: ...
     def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
@@ -505,6 +521,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         value: type[Any] | Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[Windowed[K], Any]:
         """Fold the records of each session into a value of any type.
@@ -521,6 +538,8 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
             value: Type or serde of the aggregates; a serde that keeps Python's types if not given.
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             materialized: Options of the store. Its ``retention`` is how long a session is kept.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
                 become the fields of rows; ``value`` is then the type of the rows, `Row` if not
@@ -557,7 +576,9 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder, "merger": merger}
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         if is_said(self, functions, fields):
             return self._said(fields, table, at=at)
         check_merger(merger, at=at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mustela.model import Headers
@@ -87,6 +87,22 @@ class Letter:
         return self.fact("topic"), int(partition) if partition.isdigit() else None
 
     @property
+    def is_made(self) -> bool:
+        """Whether the letter has what reached the step, and not the record as it was read."""
+        return any(name == _MADE for name, _ in self.headers)
+
+    def with_record(self, record: Letter) -> Letter:
+        """Return the letter with a record's key, value, headers and time as they were read."""
+        facts = tuple((n, v) for n, v in self.headers if is_fact(n) and n != _MADE)
+        return replace(
+            self,
+            key=record.key,
+            value=record.value,
+            timestamp=record.timestamp,
+            headers=(*record.headers, *facts),
+        )
+
+    @property
     def replays(self) -> int:
         """How often the record was replayed before it became this letter."""
         found = (dict(self.headers).get(REPLAYS) or b"").decode("ascii", "replace")
@@ -108,8 +124,8 @@ class Letter:
             return "it was too large for its topic, and is cut"
         if elsewhere:
             return None
-        if _MADE in names:
-            return "it is not the record as it was read"
+        if self.is_made:
+            return "it is not the record as it was read, which its topic does not have any more"
         return None if self.source[0] else "no header names its topic"
 
     def facts(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mustela.api.handlers import wants_raws
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
 from mustela.planner.flow import Edge, Flow, FlowStep, StepId
@@ -95,7 +96,7 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
                     break
             else:
                 groups.append((edge.source, placement.stage, [(step.id, edge)]))
-    windowed = _before_windows(flow)
+    wanting = _wanting_raws(flow)
     found: dict[tuple[StepId, Edge], _Travel] = {}
     taken: set[str] = set()
     for sender, target, readers in groups:
@@ -115,17 +116,25 @@ def _exchanges(flow: Flow, placed: Mapping[StepId, Placement]) -> _Travels:
             target=target,
             ordered=any(shuffle.ordered for shuffle in shuffles),
             keep_null_keys=any(shuffle.keep_null_keys for shuffle in shuffles),
-            raw=any(reader in windowed for reader, _ in readers),
+            raw=any(reader in wanting for reader, _ in readers),
         )
         found.update(dict.fromkeys(readers, _Travel(sender, exchange)))
     return found
 
 
-def _before_windows(flow: Flow) -> set[StepId]:
-    """Return the steps through which late records pass on their way to a dead letter."""
+def _wanting_raws(flow: Flow) -> set[StepId]:
+    """Return the steps to which records travel with their bytes as they were read.
+
+    They are on the way to a window that makes letters of late records, or to a step whose own
+    handler may want the bytes.
+    """
     letters = any(step.role is None and step.node.writes_letters for step in flow)
-    windows = (s for s in flow if s.node.drops_late)
-    return flow.up_to(windows) if letters else set()
+    wanting = [
+        step
+        for step in flow
+        if (letters and step.node.drops_late) or wants_raws((step.node.on_error,))
+    ]
+    return flow.up_to(wanting) if wanting else set()
 
 
 def _stage(index: int, flow: Flow, placed: Mapping[StepId, Placement], travels: _Travels) -> Stage:

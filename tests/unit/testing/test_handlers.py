@@ -463,3 +463,49 @@ def test_a_processor_that_gives_up_leaves_what_its_last_attempt_wrote() -> None:
         driver.create_input_topic("in").pipe_key_value_list([("k", "1"), ("k", "x"), ("k", "2")])
         assert driver.get_key_value_store("half").get("k") == 3
         assert driver.get_key_value_store("seen").get("k") == ["1", "2"]
+
+
+def test_a_fold_and_a_table_have_their_own_handlers() -> None:
+    """Also in windows; what failed changes nothing, and nothing can take its place."""
+    from mustela import TimeWindows
+
+    def add(_key: str, value: str, total: int) -> int:
+        return total + int(value)
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=str, value=str).group_by_key()
+    sums = grouped.aggregate(int, add, value=int, store="sums", on_error="continue")
+    sums.to_stream().to("out")
+    hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
+    hourly = grouped.windowed_by(hours)
+    hourly.aggregate(int, add, value=int, store="hourly", on_error=DEAD_LETTER)
+    grouped.reduce(
+        lambda one, other: str(int(one) + int(other)),
+        store="reduced",
+        on_error=lambda _error, record, _context: CONTINUE,
+    )
+    rows = builder.table("rows", Consumed(key=str, value=int, on_error="continue"), store="rows")
+    rows.to_stream().to("copied")
+    with TopologyTestDriver(builder) as driver:
+        driver.create_input_topic("in").pipe_key_value_list([("k", "1"), ("k", "x"), ("k", "2")])
+        assert driver.create_output_topic("out").read_values_to_list() == [1, 3]
+        assert driver.get_key_value_store("reduced").get("k") == "3"
+        letters = driver.create_output_topic(LETTERS).read_records_to_list()
+        assert [letter.value for letter in letters] == [b"x"]
+        bad = driver.create_input_topic("rows", value=bytes)
+        bad.pipe_input("k", b"bad")
+        bad.pipe_input("k", (5).to_bytes(8, "big"))
+        assert driver.create_output_topic("copied").read_values_to_list() == [5]
+    other = StreamsBuilder()
+    lines = other.stream("in", key=str, value=str).group_by_key()
+    lines.aggregate(
+        int, add, value=int, store="sums", on_error=lambda _error, record, _context: record
+    )
+    with TopologyTestDriver(other) as driver, pytest.raises(DataError, match="take the place"):
+        driver.create_input_topic("in").pipe_input("k", "x")
+
+
+def test_a_global_table_has_no_handler_of_its_own() -> None:
+    """Its rows are decoded where they are looked up."""
+    with pytest.raises(UsageError, match="takes no on_error"):
+        StreamsBuilder().global_table("t", Consumed(key=str, value=int, on_error="continue"))

@@ -291,7 +291,7 @@ class Failures:
         letters.values.append(value)
         letters.timestamps.append(context.timestamp)
         headers = context.headers + self._headers(context, error)
-        letters.headers.append(headers + known if value is not None else headers)
+        letters.headers.append(headers + known)
 
     def _headers(self, context: RecordContext, error: DataError) -> Headers:
         facts: dict[str, object] = {

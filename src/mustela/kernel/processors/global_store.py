@@ -70,7 +70,8 @@ def write_global_store(
     processor: Any = node.supplier()
     processor.init(_context(node, port, processor, options))
     output = StageOutput()
-    decoding, processing = options.deserialization_handler, options.processing_handler
+    decoding = node.on_error or options.deserialization_handler
+    processing = node.on_error or options.processing_handler
     undecoded = Failures(node, decoding, DeserializationError, lambda: output)
     failed = Failures(node, processing, ProcessingError, lambda: output, processor.process)
     order: list[Order] = [

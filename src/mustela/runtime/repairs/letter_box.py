@@ -26,6 +26,7 @@ from mustela.plan.dead_letter import (
     encode_done,
     replays_topic,
 )
+from mustela.plan.ranges import RawChunk
 
 __all__ = ["Done", "LetterBox", "NoDeadLettersError", "Refused"]
 
@@ -111,7 +112,7 @@ class LetterBox:
         for letter in self._all():
             place = letter.partition, letter.offset
             if (done or place not in self._done) and wanted.fits(letter):
-                yield letter
+                yield self._whole(letter)
 
     def done_with(self, letter: Letter) -> Done | None:
         """Return what was done with a letter; None if it is pending."""
@@ -253,6 +254,25 @@ class LetterBox:
         )
         return _OpenSink(settings)
 
+    def _whole(self, letter: Letter) -> Letter:
+        """Return a letter with its record as it was read, if that is still in its topic."""
+        topic, partition = letter.source
+        offset = letter.fact("offset")
+        if not letter.is_made or partition is None or not offset.isdigit():
+            return letter
+        there = self._admin.describe([topic]).get(topic)
+        if there is None or partition >= there.partitions:
+            return letter
+        place, at = (topic, partition), int(offset)
+        starts, ends = self._admin.earliest_offsets([place]), self._admin.end_offsets([place])
+        if not next(iter(starts.values())) <= at < next(iter(ends.values())):
+            return letter
+        for chunk in self._reader.read(topic, partition, at, at + 1):
+            for record in _letters_of(chunk, partition):
+                if record.offset == at:
+                    return letter.with_record(record)
+        return letter
+
     def _topic_id(self) -> str:
         found = self._admin.describe([self.topic]).get(self.topic)
         if found is None:
@@ -277,16 +297,7 @@ class LetterBox:
             if starts[at] >= ends[at]:
                 continue
             for chunk in self._reader.read(*place, starts[at], ends[at]):
-                headers: Any = chunk.headers or [()] * len(chunk.offsets)
-                for row, offset in enumerate(chunk.offsets):
-                    yield Letter(
-                        partition=place[1],
-                        offset=offset,
-                        timestamp=chunk.timestamps[row],
-                        key=chunk.keys[row],
-                        value=chunk.values[row],
-                        headers=tuple(headers[row]),
-                    )
+                yield from _letters_of(chunk, place[1])
 
     def _read_marks(self) -> None:
         """Read which letters are done with."""
@@ -333,6 +344,19 @@ class _OpenSink:
     def __exit__(self, *_error: object) -> None:
         """Close it; a transaction that is open is aborted by the next one."""
         self._sink.close()
+
+
+def _letters_of(chunk: RawChunk, partition: int) -> Iterator[Letter]:
+    headers: Any = chunk.headers or [()] * len(chunk.offsets)
+    for row, offset in enumerate(chunk.offsets):
+        yield Letter(
+            partition=partition,
+            offset=offset,
+            timestamp=chunk.timestamps[row],
+            key=chunk.keys[row],
+            value=chunk.values[row],
+            headers=tuple(headers[row]),
+        )
 
 
 def _partition(letter: Letter, topic: str, partitions: int) -> int | None:
