@@ -93,7 +93,7 @@ def render(tests_of: TestsOf) -> str:
         "",
         f"Every public method of the DSL of Kafka Streams {release}, of its stores and of its test",
         "driver; overloads share a row. Methods are read from the jars by `javap`. Each `yes`",
-        "and each other way stands on tests that passed when `./dev compat` wrote this page, and",
+        "and each other way rests on tests that passed when `./dev compat` wrote this page, and",
         "that call what the row names. Where results differ on purpose, the page on",
         "[divergences](divergences.md) says why.",
         "",
