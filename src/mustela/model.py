@@ -297,9 +297,10 @@ class FixedKeyRecord(Generic[K, V]):
     It can only be derived from the record that the processor was given.
 
     Example:
-        >>> visit = fixed_key_record("ann", 1, 1_000)
-        >>> visit.with_value(2)
-        FixedKeyRecord(key='ann', value=2, timestamp=1000)
+        >>> from mustela.processors import ContextualFixedKeyProcessor
+        >>> class Length(ContextualFixedKeyProcessor):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(len(record.value)))
     """
 
     __slots__ = ("_key", "headers", "timestamp", "value")
@@ -330,8 +331,10 @@ class FixedKeyRecord(Generic[K, V]):
         """Return the same record with another value.
 
         Example:
-            >>> fixed_key_record("ann", 1, 5).with_value(2).value
-            2
+            >>> from mustela.processors import ContextualFixedKeyProcessor
+            >>> class Length(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_value(len(record.value)))
         """
         return fixed_key_record(self.key, value, self.timestamp, self.headers)
 
@@ -346,8 +349,10 @@ class FixedKeyRecord(Generic[K, V]):
             RecordTimeError: If it is neither.
 
         Example:
-            >>> fixed_key_record("ann", 1, 5).with_timestamp(7).timestamp
-            7
+            >>> from mustela.processors import ContextualFixedKeyProcessor
+            >>> class Later(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_timestamp(record.timestamp + 1_000))
         """
         return fixed_key_record(self.key, self.value, timestamp, self.headers)
 
@@ -355,8 +360,10 @@ class FixedKeyRecord(Generic[K, V]):
         """Return the same record with other headers; see `Record.with_headers`.
 
         Example:
-            >>> fixed_key_record("ann", 1, 5).with_headers([("a", None)]).headers
-            (('a', None),)
+            >>> from mustela.processors import ContextualFixedKeyProcessor
+            >>> class Marked(ContextualFixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_headers({"seen": b"1"}))
         """
         return fixed_key_record(self.key, self.value, self.timestamp, as_headers(headers))
 

@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 
 HEAD = """# Errors
 
-This page is written from the error classes; `./dev golden-update` renews it.
+This page is generated from the error classes; `./dev golden-update` renews it.
 
 Every error says what happened, with values, then the evidence, the line of your program (`at`), why
 it is an error, how to fix it, and its code. Codes are stable: look for them here, and test for

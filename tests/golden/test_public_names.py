@@ -65,10 +65,10 @@ def test_the_names_of_the_package(golden: Callable[[str, str], None]) -> None:
 
 HEAD = """# Names
 
-This page is written from the code; `./dev golden-update` renews it.
+This page is generated from the code; `./dev golden-update` renews it.
 
-What nearly every application names is imported from `mustela`; the rest is in modules by what it is
-for. A module repeats those names of the package that belong to its subject.
+The names that nearly every application needs are imported from `mustela`; the rest is in modules by
+subject. A module repeats those names of the package that belong to its subject.
 """
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "names.md"
 

@@ -72,7 +72,7 @@ class AsyncCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a failed call is retried, and how long to wait before each retry.
+    """How often a failed call or record is retried, and how long to wait before each retry.
 
     The waits double from ``initial`` to ``maximum``; each is extended by a random part of up to
     ``jitter``.
@@ -82,7 +82,7 @@ class Retry:
         initial: The first wait.
         maximum: The longest wait.
         jitter: The largest random part of a wait.
-        on: The errors after which the call is retried; any other error is final at once.
+        on: The errors after which it is retried; any other error is final at once.
         then: What happens to the record when all attempts have failed, if this is a handler of a
             step or an application; calls have ``on_failure`` for that.
 

@@ -142,7 +142,7 @@ class Consumed(Option, Generic[K, V]):
             `AutoOffsetReset` or its word; None takes the application's setting.
         timestamp_extractor: Gives the timestamp of each record. If not given, it is the record's
             own, and a negative one is an error. `FailOnInvalidTimestamp` and others are in
-            `mustela.streams`.
+            `mustela.windows`.
         watermark: How the watermark of the source follows from its records; None takes the
             application's settings.
         late: What happens to a record that comes too late for its window.

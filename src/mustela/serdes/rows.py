@@ -18,7 +18,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of `aggregate` without a row type of the user's: the aggregates, by their names.
+    """A row that `aggregate` makes if no type of rows is given: the aggregates, by their names.
 
     A row has its fields as attributes, cannot be changed, equals another row with the same fields
     and values, and is a JSON object in topics.

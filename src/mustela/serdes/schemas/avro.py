@@ -75,7 +75,7 @@ class AvroSerde(RegisteredSerde[Any]):
 
     Example:
         >>> from dataclasses import dataclass
-        >>> from mustela.serdes.base import SerdePlace
+        >>> from mustela.schemas import SerdePlace
         >>> @dataclass
         ... class Order:
         ...     total: int

@@ -45,7 +45,7 @@ class JsonSchemaSerde(RegisteredSerde[Any]):
 
     Example:
         >>> from dataclasses import dataclass
-        >>> from mustela.serdes.base import SerdePlace
+        >>> from mustela.schemas import SerdePlace
         >>> @dataclass
         ... class Order:
         ...     total: int

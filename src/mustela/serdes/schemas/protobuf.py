@@ -36,7 +36,7 @@ class ProtobufSerde(RegisteredSerde[Any]):
 
     Example:
         >>> from google.protobuf.timestamp_pb2 import Timestamp
-        >>> from mustela.serdes.base import SerdePlace
+        >>> from mustela.schemas import SerdePlace
         >>> serde = ProtobufSerde(Timestamp).bound(SerdePlace("times"), {"url": "mock://example"})
         >>> serde.serialize(Timestamp(seconds=7))[5:]
         b'\x00\x08\x07'
