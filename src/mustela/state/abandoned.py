@@ -1,4 +1,4 @@
-"""Directories that programs made for as long as they live, and that killed ones left behind."""
+"""Temporary directories of programs, and deleting those that killed programs left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["delete_abandoned"]
 
 
 def delete_abandoned(parent: Path, prefix: str, is_abandoned: Callable[[Path], bool]) -> None:
-    """Delete this user's directories whose program is gone; links lead anywhere and are left.
+    """Delete this user's directories whose program has ended; links are left alone.
 
     Args:
         parent: Where they are.
         prefix: What their names begin with.
-        is_abandoned: Says of one whether its program is gone.
+        is_abandoned: Returns whether the program of a directory has ended.
     """
     for path in parent.glob(f"{prefix}*"):
         if _is_own_directory(path) and is_abandoned(path):

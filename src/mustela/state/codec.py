@@ -1,9 +1,9 @@
 """Bytes as an LMDB environment holds them.
 
 - A value is four bytes of XXH32 over key and value, then the value.
-- LMDB takes keys of 1 to 511 bytes. Any other key is *odd*: it lives in a database of its own,
-  under its first 400 bytes and a 16-byte hash of the whole, and the whole key is beside the
-  value. The hash is not a cryptographic one, so one stored key may hold several odd keys.
+- LMDB takes keys of 1 to 511 bytes. Any other key is *odd*: it is stored in a separate database,
+under its first 400 bytes and a 16-byte hash of the whole, and the whole key is next to the value.
+The hash is not cryptographic, so one stored key may hold several odd keys.
 - A pending is one msgpack value, led by its XXH64: for each store a list of keys and a list of
   values.
 - The meta value is msgpack too, led by its XXH64.
@@ -50,7 +50,7 @@ Layer = dict[str, dict[bytes, bytes | None]]
 
 
 class Meta(msgspec.Struct):
-    """What an environment says of itself."""
+    """The description of an environment."""
 
     format: int
     application_id: str
@@ -87,7 +87,7 @@ class Meta(msgspec.Struct):
         )
 
     def belongs_to(self, spec: EnvironmentSpec) -> bool:
-        """Whether this is the state that ``spec`` asks for."""
+        """Return whether this is the state that ``spec`` describes."""
         wanted = Meta.fresh(spec, self.boot_id)
         names = ("format", "application_id", "cluster_id", "stage", "group", "groups", "stores")
         same = all(getattr(self, name) == getattr(wanted, name) for name in names)
@@ -97,7 +97,7 @@ class Meta(msgspec.Struct):
         """Return why nothing of this state may be used, or None.
 
         Args:
-            spec: What is asked for.
+            spec: The wanted state.
             boot: Names the running boot.
         """
         if not self.belongs_to(spec):
@@ -105,22 +105,22 @@ class Meta(msgspec.Struct):
         return None if self.clean or self.is_of(boot) else Condition.DAMAGED
 
     def is_of(self, boot: str) -> bool:
-        """Whether a boot wrote last; one without a name cannot be told from any other."""
+        """Return whether a boot wrote last; one without a name matches any other."""
         return bool(boot) and self.boot_id == boot
 
     def use(self, boot: str) -> None:
-        """Say that the files are in use."""
+        """Mark the files as in use."""
         self.boot_id, self.clean = boot, False
 
     def let_go(self, boot: str) -> bool:
-        """Say that all is written; return whether that is news, and for this boot to say."""
+        """Mark everything as written; return whether that changed, and this boot may say so."""
         if self.clean or not self.is_of(boot):
             return False
         self.clean = True
         return True
 
     def _lives_in(self, spec: EnvironmentSpec) -> bool:
-        """Whether this state is of the life that ``spec`` names, and of the same changelogs."""
+        """Return whether this state belongs to the life and the changelogs in ``spec``."""
         if not self.life and spec.adopts_unnamed:
             return True
         known = self.changelog_ids
@@ -128,12 +128,12 @@ class Meta(msgspec.Struct):
         return same and self.life == spec.life
 
     def take_name(self, spec: EnvironmentSpec) -> None:
-        """Say that this state is of the life that ``spec`` names."""
+        """Assign this state to the life in ``spec``."""
         self.life, self.changelog_ids = spec.life, dict(spec.changelog_ids)
 
     @property
     def standing(self) -> Standing:
-        """Where the base stands, as a copy."""
+        """The standing of the base, as a copy."""
         return Standing(
             token=None if self.token is None else Token(*self.token),
             incarnation=self.incarnation,
@@ -143,7 +143,7 @@ class Meta(msgspec.Struct):
         )
 
     def take(self, standing: Standing) -> None:
-        """Say where the base stands now."""
+        """Set the standing of the base."""
         token = standing.token
         self.token = None if token is None else (token.incarnation, token.epoch, token.attempt)
         self.incarnation = standing.incarnation
@@ -184,12 +184,12 @@ def _checked(blob: bytes) -> bytes | None:
 
 
 def is_odd(key: bytes) -> bool:
-    """Whether LMDB cannot hold ``key`` as it is."""
+    """Return whether LMDB cannot hold ``key`` directly."""
     return not 0 < len(key) <= KEY_BYTES_MAX
 
 
 def stored_key(key: bytes) -> bytes:
-    r"""Return where an odd key is kept.
+    r"""Return the stored key of an odd key.
 
     Example:
         >>> len(stored_key(b"x" * 600)), stored_key(b"")

@@ -1,4 +1,4 @@
-"""Directories of state: names, rights, tmpfs, and what is left behind."""
+"""Directories of state: names, permissions, tmpfs, and leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWNER_FILE = "owner"
 
 
 def boot_id(source: Path = _BOOT_ID) -> str:
-    """Return what names the running boot of this machine; empty where the kernel has no name."""
+    """Return the id of this machine's current boot; empty if the kernel provides none."""
     try:
         return source.read_text().strip()
     except OSError:
@@ -38,7 +38,7 @@ def boot_id(source: Path = _BOOT_ID) -> str:
 
 
 def environment_path(state_dir: Path, spec: EnvironmentSpec) -> Path:
-    """Return where an environment lives.
+    """Return the path of an environment.
 
     Example:
         >>> spec = EnvironmentSpec(application_id="app", stage="1f", group=3, groups=8, stores=())
@@ -56,7 +56,8 @@ def make_private(root: Path, target: Path) -> None:
     writes and deletions elsewhere.
 
     Raises:
-        StateDirectoryError: If a part is a link, no directory, another user's, or open to others.
+        StateDirectoryError: If a part is a link, not a directory, another user's, or open to
+            others.
         StateIOError: If a part cannot be created.
     """
     try:
@@ -98,7 +99,7 @@ def _refused(path: Path, why: str, fix: str) -> StateDirectoryError:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory of ours in a way that a kill cannot leave half of it in its place."""
+    """Delete one of our directories so that a kill cannot leave half of it in place."""
     doomed = path.with_name(f"{path.name}.dead-{os.getpid()}")
     try:
         path.rename(doomed)
@@ -108,11 +109,11 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_unclaimed(state_dir: Path, application_id: str, claimed: Collection[str]) -> list[Path]:
-    """Delete what no stage of the application uses; call it at start, before anything is open.
+    """Delete directories that no stage of the application uses; call it before any is open.
 
     Args:
-        state_dir: Where state lives.
-        application_id: Whose state to look at.
+        state_dir: The directory of state.
+        application_id: The application.
         claimed: The stage hashes in use.
 
     Returns:
@@ -152,9 +153,9 @@ def choose_directory(
     """Return the directory to keep state in.
 
     With the ``memory`` backend this is a directory on tmpfs, named after the application, when
-    there is room for ``needed_bytes``; else the disk, and ``say`` is told. Directories on tmpfs
-    whose owner is dead are deleted first; the application's own is used again, so a crash
-    restores nothing. What a clean stop leaves is on disk, in ``state_dir``.
+    there is room for ``needed_bytes``; otherwise the disk, and ``say`` is called. Directories on
+    tmpfs whose owner is dead are deleted first; the application's own is used again, so nothing is
+    restored after a crash. A clean stop saves the state on disk, in ``state_dir``.
 
     Raises:
         UsageError: If there is no such backend.
@@ -192,7 +193,7 @@ def choose_directory(
 def release_directory(path: Path, *, shared_memory: Path = _SHARED_MEMORY) -> None:
     """Delete a directory that `choose_directory` made on tmpfs; leave any other alone.
 
-    One that a newer instance of the application has taken over is that one's.
+    A directory that a newer instance of the application has taken over is left alone.
     """
     ours = path.parent == shared_memory and path.name.startswith(_TMPFS_PREFIX)
     if ours and (_is_mine(path) or not _owner_lives(path)):
@@ -200,7 +201,7 @@ def release_directory(path: Path, *, shared_memory: Path = _SHARED_MEMORY) -> No
 
 
 def memory_directory(application_id: str, *, shared_memory: Path = _SHARED_MEMORY) -> Path:
-    """Return where an application's state is on tmpfs, if it is there."""
+    """Return the directory of an application's state on tmpfs."""
     return shared_memory / f"{_TMPFS_PREFIX}{os.geteuid()}-{application_id}"
 
 
@@ -220,16 +221,16 @@ def _is_mine(directory: Path) -> bool:
 
 
 def _owner_lives(directory: Path) -> bool:
-    """Whether the process that named itself still runs, as far as this one can see.
+    """Return whether the owner of a directory still runs, as far as this process can see.
 
-    Containers may share a tmpfs, and see only their own processes: of another one's it is not
-    known that they have ended.
+    Containers may share a tmpfs, but see only their own processes: those of other containers are
+    assumed to run.
     """
     owner = _owner_of(directory)
     pid, _, rest = owner.partition(":")
     try:
         here = _process_name(os.getpid()).split(":")
-        boot, namespace = rest.split(":")[1:] or here[2:]  # older versions did not tell
+        boot, namespace = rest.split(":")[1:] or here[2:]  # older versions did not write these
         if boot and here[2] and boot != here[2]:
             return False
         return namespace != here[3] or rest.split(":")[0] == _start_of(int(pid))
@@ -245,13 +246,13 @@ def _owner_of(directory: Path) -> str:
 
 
 def _process_name(pid: int) -> str:
-    """Return what names a process: pid and start time, in which boot, and in which namespace."""
+    """Return the name of a process: pid, start time, boot and namespace."""
     namespace = Path("/proc/self/ns/pid").readlink().name.replace(":", "")
     return f"{pid}:{_start_of(pid)}:{boot_id()}:{namespace}"
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process started, which with its pid is never used twice in a boot."""
+    """Return when a process started, which together with its pid is unique within a boot."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 

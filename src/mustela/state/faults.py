@@ -58,14 +58,14 @@ class StateGoneError(EnvironmentFault):
 
 
 class StateLockedError(EnvironmentFault):
-    """Another process holds the write lock of an environment and does not let go."""
+    """Another process holds the write lock of an environment and does not release it."""
 
     code = "STATE_LOCKED"
     retryable = True
 
 
 class StateReaderError(EnvironmentFault):
-    """A process holds an old view of state and does not end: its pages cannot be reused."""
+    """A process holds an old view of state and does not end, so that its pages cannot be reused."""
 
     code = "STATE_READER"
 
@@ -89,7 +89,7 @@ class StoreError(UsageError):
 
 
 def gone(path: object) -> StateGoneError:
-    """Return the error for state that was there when the epoch began to use it."""
+    """Return the error for state that was deleted after the epoch began to use it."""
     return StateGoneError(
         f"the state in {path} was deleted while the application was running",
         why="another program or person deleted it; it is restored from its changelogs",

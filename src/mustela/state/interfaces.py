@@ -1,9 +1,9 @@
-"""What an environment of state promises, whatever keeps it.
+"""The contract of an environment of state, for every implementation.
 
 One *environment* holds the stores of one key group in one stage: ordered bytes to bytes. It has a
 *base*, the state after the last epoch that was folded in, and *pendings*: the changes of epochs
-whose commit it has not been told of. The driver's word alone, a `Committed`, turns a pending
-into state.
+that it does not know to be committed. Only a `Committed` from the driver turns a pending into
+state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Changes = Mapping[str, Rows]
 """The rows of an epoch by store name."""
 
 TtlBy = Literal["event_time", "processing_time"]
-"""By which time the age of a row is measured."""
+"""The kind of time by which the age of a row is measured."""
 
 _HEADERS = "headers"
 
@@ -71,7 +71,7 @@ def check_name(what: str, name: str) -> str:
 
 
 class Token(NamedTuple):
-    """Names one run of one epoch, so that a reused epoch number is never mistaken.
+    """Identifies one run of one epoch, even if the epoch number is reused.
 
     Tokens are ordered: of two committed epochs the later one has the greater token.
     """
@@ -86,7 +86,7 @@ class StoreSize(NamedTuple):
 
     Attributes:
         rows: Entries of its tables.
-        size: Pages that they take, in bytes.
+        size: Size of their pages, in bytes.
     """
 
     rows: int
@@ -95,7 +95,7 @@ class StoreSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What the driver says of one key group when an epoch starts.
+    """The committed state of one key group, as the driver reports it when an epoch starts.
 
     Attributes:
         token: The last committed epoch that wrote this key group; None if none ever did.
@@ -122,25 +122,25 @@ class StoreSpec:
         key_serde: Serde of the keys; None if the store sees bytes that are already encoded.
         value_serde: Serde of the values; likewise.
         logged: Whether changes go to a changelog topic.
-        retention_ms: How long a windowed store keeps a row; None for ever.
+        retention_ms: How long a windowed store keeps a row; None forever.
         window_ms: Length of a window store's windows.
         segment_ms: Length of the segments of time in which a list or versioned store keeps rows.
-        history_retention_ms: How far behind its newest row a versioned store can be read.
-        duplicates: A window store keeps every value of a key and start, not the last alone.
+        history_retention_ms: How far back from its newest row a versioned store can be read.
+        duplicates: A window store keeps every value of a key and start, not only the last one.
         indexed: A window store knows the starts of each key; for windows that start anywhere.
-        max_entries: A key-value store keeps so many keys at most, and forgets those that were
-            not used for longest; None for all.
-        ttl_ms: A key-value store keeps a row so long after it was written; None for ever.
-        ttl_by: By which time that is: of the records, or of the clock.
-        with_headers: Values are kept with the headers of the records that they come from.
-        cached: Whether changes within an epoch may be combined before they are forwarded; None is
-            as good as True: it is for the application's ``emit`` to say.
+        max_entries: The maximum number of keys of a key-value store, which evicts the least
+            recently used; None for no limit.
+        ttl_ms: How long a key-value store keeps a row after it was written; None forever.
+        ttl_by: The time that this is measured in: of the records, or of the clock.
+        with_headers: Values are kept with the headers of their records.
+        cached: Whether changes within an epoch may be combined before they are forwarded; None
+            means the same as True: the application's ``emit`` decides.
         format_version: Version of the kind's layout.
         topic_config: Settings for the changelog topic that differ from the default.
-        renamed_from: The name under which the store began, and which its changelog keeps; None if
-            it has its first name.
-        row_versions: Of which version the rows are that are written, and how older ones are read;
-            None where all rows are of the first.
+        renamed_from: The store's original name, which its changelog keeps; None if it was never
+            renamed.
+        row_versions: The version of new rows, and how to read older ones; None if all rows are of
+            the first version.
         own_kind: The store's kind, if it is not one of the library's; ``kind`` is then its name.
 
     Example:
@@ -182,7 +182,7 @@ class StoreSpec:
 
     @property
     def traits(self) -> StoreKind:
-        """What the store's kind says about itself.
+        """The declaration of the store's kind.
 
         Example:
             >>> StoreSpec(name="counts").traits.by_key
@@ -204,12 +204,12 @@ class StoreSpec:
         return self.traits.rows(rows, self) is not rows
 
     def spec(self) -> StoreSpec:
-        """Return the specification itself: it supplies the store that it describes."""
+        """Return the specification itself, so that it can serve as a supplier."""
         return self
 
     @property
     def log_name(self) -> str:
-        """The name that the changelog has the store under.
+        """The store's name in its changelog.
 
         Example:
             >>> StoreSpec(name="orders", renamed_from="pending").log_name
@@ -218,7 +218,7 @@ class StoreSpec:
         return self.renamed_from or self.name
 
     def rows_of(self, serde: Serde[Any]) -> Serde[Any]:
-        """Return what makes rows of values: a serde, or one that knows of older rows, too.
+        """Return the serde of rows: that of the values, or one that also reads older versions.
 
         Args:
             serde: The serde of the values.
@@ -234,7 +234,7 @@ class StoreSpec:
 
     @property
     def read_serde(self) -> Serde[Any]:
-        """The serde of the values as whoever looks into the store sees them.
+        """The serde of the values for readers of the store.
 
         Example:
             >>> StoreSpec(name="counts").read_serde
@@ -245,7 +245,7 @@ class StoreSpec:
 
     @property
     def layout(self) -> str:
-        """What the stored rows depend on: the same text means that they can be read.
+        """What the stored rows depend on: rows with an equal layout can be read.
 
         Example:
             >>> StoreSpec(name="counts").layout
@@ -269,7 +269,7 @@ class StoreSpec:
         return ", ".join(parts)
 
     def reads(self, layout: str) -> bool:
-        """Whether rows of a layout can be read; those without headers are rows with none.
+        """Return whether rows of a layout can be read, with or without headers.
 
         Example:
             >>> StoreSpec(name="counts", with_headers=True).reads(StoreSpec(name="counts").layout)
@@ -314,7 +314,7 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSpec:
-    """Which state an environment holds; what is found on disk must agree with all of it.
+    """The state that an environment holds; the state found on disk must match all of it.
 
     Attributes:
         application_id: The application.
@@ -322,16 +322,16 @@ class EnvironmentSpec:
         stage: Hash of the stage's store set; part of the path.
         group: Index of the key group.
         groups: Number of key groups, G.
-        stores: The stores that live here.
+        stores: The stores in it.
         stale_after_ms: A copy that lags by more than this is rebuilt from empty, because its
-            changelog may have dropped the deletions that it missed; None for never.
-        life: Names the life of the application that the state is of. A reset begins a new life,
-            in which epochs and changelogs count from the start again, so that nothing but the name
-            tells old state from new.
-        changelog_ids: The id of each store's changelog topic, which changes when a topic is made
-            anew; a store that is left out is not looked at.
-        adopts_unnamed: State that an older version wrote, which gave its lives no names, is this
-            life's.
+            changelog may have dropped the deletions that it missed; None means never.
+        life: The name of the life of the application that the state belongs to. A reset begins a
+            new life, in which epochs and changelogs count from the start again, so that only the
+            name distinguishes old state from new.
+        changelog_ids: The id of each store's changelog topic, which changes when a topic is
+            recreated; a store that is left out is not checked.
+        adopts_unnamed: Whether state of an older version, which did not name lives, belongs to this
+            life.
     """
 
     application_id: str
@@ -357,7 +357,7 @@ class EnvironmentSpec:
 
 
 class Condition(Enum):
-    """How an environment compares with what the driver says is committed.
+    """How an environment compares with the committed state.
 
     Attributes:
         CURRENT: The base is the committed state. Nothing to do.
@@ -365,10 +365,10 @@ class Condition(Enum):
         BEHIND: Read the changelogs from `Environment.positions` to the committed ends.
         EMPTY: Nothing is here; read the changelogs from their start.
         STALE: Too old to catch up: destroy, then restore from empty.
-        DAMAGED: Not to be trusted: destroy, then restore from empty.
+        DAMAGED: Not trustworthy: destroy, then restore from empty.
         FOREIGN: Another application's, cluster's, life's, layout's or format's: destroy, then
             restore.
-        AHEAD: It holds an epoch that the driver does not know. A named stop.
+        AHEAD: It holds an epoch that the driver does not know: stop with an error.
     """
 
     CURRENT = "current"
@@ -382,7 +382,7 @@ class Condition(Enum):
 
     @property
     def ready(self) -> bool:
-        """Whether a snapshot can be taken now.
+        """Return whether a snapshot can be taken now.
 
         Example:
             >>> Condition.FOLDABLE.ready, Condition.BEHIND.ready
@@ -392,21 +392,20 @@ class Condition(Enum):
 
     @property
     def catches_up(self) -> bool:
-        """Whether the changelogs from `Environment.positions` on make it current."""
+        """Return whether reading the changelogs from `Environment.positions` makes it current."""
         return self in {Condition.BEHIND, Condition.EMPTY}
 
     @property
     def must_destroy(self) -> bool:
-        """Whether it has to be destroyed before it can be restored."""
+        """Return whether it has to be destroyed before it can be restored."""
         return self in {Condition.STALE, Condition.DAMAGED, Condition.FOREIGN}
 
 
 @runtime_checkable
 class Snapshot(Protocol):
-    """One consistent view of all stores: the committed state, whatever is written meanwhile.
+    """One consistent view of the committed state of all stores, unaffected by later writes.
 
-    A snapshot that stays open keeps disk pages from being used again, so it lives for an epoch
-    or a query at most.
+    An open snapshot keeps disk pages from being reused, so it lives for one epoch or query at most.
     """
 
     def get(self, store: str, key: bytes) -> bytes | None:
@@ -434,7 +433,7 @@ class Snapshot(Protocol):
         ...
 
     def close(self) -> None:
-        """End the view; closing twice does no harm."""
+        """End the view; closing it twice is allowed."""
         ...
 
 
@@ -448,7 +447,7 @@ class Environment(Protocol):
         ...
 
     def condition(self, committed: Committed) -> Condition:
-        """Compare what is here with what is committed; never raises for damaged state."""
+        """Compare this state with the committed one; never raises for damaged state."""
         ...
 
     def positions(self) -> dict[str, int]:
@@ -460,15 +459,15 @@ class Environment(Protocol):
 
         Raises:
             StateNotReadyError: If `condition` is not ready.
-            StateDamagedError: If what is here cannot be read.
+            StateDamagedError: If the state cannot be read.
         """
         ...
 
     def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
         """Store an epoch's changes under its token, in one local transaction.
 
-        The same transaction folds the pending of ``committed`` into the base, if it is not
-        there yet, and deletes every other pending: those epochs were never committed.
+        The same transaction folds the pending of ``committed`` into the base, if it is not in there
+        yet, and deletes every other pending: those epochs were never committed.
 
         Args:
             token: This run of this epoch.
@@ -477,8 +476,8 @@ class Environment(Protocol):
 
         Raises:
             FencedStateError: If a higher incarnation has written here.
-            StateGoneError: If the committed state is not here any more.
-            StateNotReadyError: If what is here is ahead of it, or not to be trusted.
+            StateGoneError: If the committed state is no longer here.
+            StateNotReadyError: If the state is ahead of it, or not trustworthy.
             StateDiskFullError: If there is no room; nothing is changed then.
         """
         ...
@@ -499,25 +498,26 @@ class Environment(Protocol):
         incarnation: int | None = None,
         time_ms: int = 0,
     ) -> None:
-        """Apply changelog rows in log order; they end before ``end_offset``.
+        """Apply changelog rows, up to but not including ``end_offset``, in log order.
 
-        The environment is partial until `finish_restore`. A restore that was cut short goes on
-        from `positions`; rows that are applied again do no harm.
+        The environment is partial until `finish_restore`. An interrupted restore continues from
+        `positions`; applying rows again does no harm.
 
         Args:
             store: The store whose changelog this is.
             rows: Keys and values (None for a deletion), a later row replacing an earlier one.
-            end_offset: The offset to go on from.
-            start: The offset from which the rows were read: all before it are here already.
-            goes_on: A restore is under way already, of this store or of another one.
-            anew: These are all rows of the store. What a restore that was cut short has left of it
-                goes, its position too: the log may not tell of its deletion any more.
-            incarnation: The running incarnation; refused if a higher one was here.
+            end_offset: The offset to continue from.
+            start: The offset from which the rows were read; all rows before it are here already.
+            goes_on: A restore of this store or another one is already in progress.
+            anew: These are all rows of the store. What an interrupted restore left of it is
+                deleted, including its position, because the log may no longer contain the
+                deletions.
+            incarnation: The running incarnation; refused if a higher one has written here.
             time_ms: The driver's clock when reading began; 0 if unknown.
 
         Raises:
             FencedStateError: If a higher incarnation has written here.
-            StateGoneError: If the rows before are not here any more.
+            StateGoneError: If the earlier rows are no longer here.
         """
         ...
 
@@ -530,10 +530,10 @@ class Environment(Protocol):
         ...
 
     def compact(self, *, live_bytes_max: int | None = None) -> bool:
-        """Give unused disk back where that is worth the work; no snapshot may be open.
+        """Free unused disk space if that is worth the work; no snapshot may be open.
 
         Args:
-            live_bytes_max: Leave more data than this alone: copying it takes too long.
+            live_bytes_max: Do not compact more data than this, because copying it takes too long.
 
         Returns:
             Whether something was done.
@@ -541,9 +541,9 @@ class Environment(Protocol):
         ...
 
     def close(self, *, clean: bool) -> None:
-        """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
+        """Close the files; ``clean`` syncs and marks them clean, which survives a reboot."""
         ...
 
     def destroy(self) -> None:
-        """Delete all state. The environment is empty afterwards and can be used."""
+        """Delete all state. The environment is empty afterwards, and can be used again."""
         ...

@@ -1,7 +1,7 @@
-"""Writing an environment anew, with full pages and without free ones.
+"""Rewriting an environment with full pages and without free ones.
 
-Copy-on-write leaves pages behind that are free until a later epoch takes them, and keys in random
-order leave pages half full: after many epochs a file holds two or three times its data.
+Copy-on-write leaves pages that are free until a later epoch uses them, and keys in random order
+leave pages half full: after many epochs a file holds two or three times its data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["is_worth_it", "live_bytes", "put_back", "replace_by_copy"]
 
 LEAST_BYTES = 1 << 20
-"""Smaller files are left alone."""
+"""Smaller files are not compacted."""
 
 _SHARE = 0.7
 _ROWS_AT_ONCE = 20_000
@@ -39,10 +39,10 @@ def live_bytes(handle: OpenEnvironment) -> int:
 
 
 def is_worth_it(handle: OpenEnvironment) -> bool:
-    """Say whether much of a file that is not small could be given back.
+    """Return whether much of a large enough file could be freed.
 
     Pages of live data are about two thirds full after random writes, and copying fills them, so at
-    the threshold about half of the file is given back.
+    the threshold about half of the file is freed.
     """
     size = (handle.env.info()["last_pgno"] + 1) * handle.env.stat()["psize"]
     return size >= LEAST_BYTES and live_bytes(handle) <= _SHARE * size
@@ -51,11 +51,11 @@ def is_worth_it(handle: OpenEnvironment) -> bool:
 def replace_by_copy(
     root: Path, path: Path, handle: OpenEnvironment, spec: EnvironmentSpec, options: LmdbOptions
 ) -> None:
-    """Put a compact copy in the place of an environment; call it with the write lock held.
+    """Replace an environment by a compact copy; call it with the write lock held.
 
-    Whoever has the old files open keeps what he sees, and finds the new ones when he looks again.
-    The old files lie aside between two renames; `put_back` undoes the first if a crash kept the
-    second from happening.
+    A process with the old files open keeps its view, and finds the new files when it opens them
+    again. The old files are set aside between two renames; `put_back` undoes the first if a crash
+    kept the second from happening.
     """
     fresh, aside = _fresh(path), _aside(path)
     remove_tree(fresh)

@@ -1,4 +1,4 @@
-"""An environment in LMDB: bases and pendings that outlive processes."""
+"""An environment in LMDB: bases and pendings that survive processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _META_KEY = b"meta"
 
 @dataclass(slots=True)
 class _Writer:
-    """A write transaction under way, with the meta that it will write."""
+    """A running write transaction, with the meta that it will write."""
 
     txn: lmdb.Transaction[bytes]
     handle: OpenEnvironment
@@ -83,9 +83,9 @@ class LmdbEnvironment:
     Get one from an `EnvironmentRegistry`: LMDB must not open a file twice in a process.
 
     Args:
-        state_dir: Where state lives.
+        state_dir: The directory of state.
         spec: What to hold.
-        boot: Names the machine's boot; see `directories.boot_id`.
+        boot: The id of the machine's boot; see `directories.boot_id`.
         options: How LMDB is used.
     """
 
@@ -124,7 +124,7 @@ class LmdbEnvironment:
     # -- reading ---------------------------------------------------------------------------
 
     def condition(self, committed: Committed) -> Condition:
-        """Compare what is here with what is committed."""
+        """Compare this state with the committed one."""
         try:
             handle = self._opened()
             with reported(self.path), handle.env.begin() as txn:
@@ -154,7 +154,7 @@ class LmdbEnvironment:
         return {} if meta is None else dict(meta.positions)
 
     def sizes(self) -> dict[str, StoreSize]:
-        """Return how large each store's base is: without what the last epoch has pending."""
+        """Return the size of each store's base, without pendings."""
         handle = self._opened()
         with reported(self.path), handle.env.begin() as txn:
             return {
@@ -195,7 +195,7 @@ class LmdbEnvironment:
     def _pending(
         self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment, token: Token
     ) -> Layer:
-        """Return a pending; the process that wrote or read it before has it decoded."""
+        """Return a pending, already decoded in a process that wrote or read it before."""
         blob = txn.get(token_key(token), None, handle.pending)
         if blob is None:
             raise damaged(self.path, "a pending is gone", token=token)
@@ -239,7 +239,7 @@ class LmdbEnvironment:
         )
         condition = compare(writer.standing, committed, has_pending=has_pending, spec=self._spec)
         if condition.catches_up or condition is Condition.STALE:
-            raise gone(self.path)  # who folds has seen it there
+            raise gone(self.path)  # it existed when the fold was decided
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
@@ -318,7 +318,7 @@ class LmdbEnvironment:
             raise
 
     def _give_back(self) -> None:
-        """Cut off what a failed write has left behind the last page: others need the room."""
+        """Truncate what a failed write left after the last page, because others need the space."""
         handle = self._usable()
         if handle is None:
             return
@@ -329,9 +329,9 @@ class LmdbEnvironment:
                 os.truncate(file, length)
 
     def _declare_open(self, handle: OpenEnvironment) -> None:
-        """Say on disk that the files are in use, before the first write after a clean close.
+        """Mark the files on disk as in use, before the first write after a clean close.
 
-        Without this a machine that crashes would come back to files that call themselves clean.
+        Without this, files would still be marked clean after a crash of the machine.
         """
         with handle.env.begin() as txn:
             meta = self._read_meta(txn, handle)
@@ -348,7 +348,7 @@ class LmdbEnvironment:
     # -- files -----------------------------------------------------------------------------
 
     def compact(self, *, live_bytes_max: int | None = None) -> bool:
-        """Write the files anew if that gives back half of them; see `Environment.compact`."""
+        """Rewrite the files if that frees half of them; see `Environment.compact`."""
         if self._views:
             return False
         with self._lock.held(), self._dropping():
@@ -364,7 +364,7 @@ class LmdbEnvironment:
         return True
 
     def close(self, *, clean: bool) -> None:
-        """Let go of files; ``clean`` syncs and says so, which survives a reboot."""
+        """Close the files; ``clean`` syncs and marks them clean, which survives a reboot."""
         if self._usable() is None:
             self._handle = None
             return
@@ -396,11 +396,11 @@ class LmdbEnvironment:
             self._drop()
             with reported(self.path):
                 remove_tree(self.path)
-                if self._saved is not None:  # it would be read back
+                if self._saved is not None:  # otherwise it would be read back
                     remove_tree(self._saved)
 
     def _opened(self) -> OpenEnvironment:
-        """Return the open files, opening them where this process has not."""
+        """Return the open files, opening them if needed."""
         handle = self._usable()
         if handle is not None:
             try:
@@ -408,7 +408,7 @@ class LmdbEnvironment:
                     return handle
             except FileNotFoundError:
                 pass
-            # Another process has destroyed this environment: what is open here is a ghost.
+            # Another process has destroyed this environment: the files open here are deleted ones.
             self._drop()
         make_private(self._root, self.path.parent)
         with self._lock.held():
@@ -421,8 +421,8 @@ class LmdbEnvironment:
     def _usable(self) -> OpenEnvironment | None:
         """Return the open files, unless they were opened before a fork.
 
-        A child may let go of inherited files only while the parent has no view open: ending a
-        view here would end the parent's too, because both share one table of readers.
+        A child may close inherited files only while the parent has no view open: ending a view here
+        would end the parent's too, because both share one reader table.
         """
         handle = self._handle
         if handle is not None and handle.pid != os.getpid():

@@ -1,4 +1,4 @@
-"""Opening LMDB files, and saying in our own words what goes wrong with them."""
+"""Opening LMDB files, and translating their errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LmdbOptions:
         lock_timeout_ms: How long to wait for another writer.
         readers_max: How many snapshots may be open in all processes together.
         reader_writes_max: How many writes a snapshot may outlive: the pages that it sees cannot be
-            used again, so the file grows with each of them. It is there for an epoch or a query,
+            reused, so the file grows with each write. A snapshot exists for an epoch or a query,
             and an epoch writes once or twice.
         saved_in: For state on tmpfs, the directory on disk that a clean close copies it to and
             that it is read back from.
@@ -101,7 +101,7 @@ def refuse(condition: Condition | None, path: Path) -> None:
     """Refuse to write to state that may not be used; see `Meta.judged`.
 
     Raises:
-        StateNotReadyError: If it is somebody else's.
+        StateNotReadyError: If it belongs to another application or life.
         StateDamagedError: If another boot left it open.
     """
     if condition is Condition.DAMAGED:
@@ -157,7 +157,7 @@ def _by_number(path: Path, number: int, text: str) -> EnvironmentFault:
 
 
 def _is_full(path: Path) -> bool:
-    """Whether there is no room: LMDB calls the half-done write that meets a full disk EIO."""
+    """Return whether the disk is full: LMDB reports EIO for a partial write to a full disk."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     probe = path / f"probe-{os.getpid()}"
     try:
@@ -191,7 +191,7 @@ def open_handle(
     Raises:
         StateDamagedError: If the files cannot be an environment.
         StateDiskFullError: If there is too little room to open one.
-        StateDirectoryError: If the directory is not ours alone.
+        StateDirectoryError: If the directory is not private to this user.
     """
     make_private(root, path)
     with reported(path):
@@ -217,7 +217,7 @@ def open_handle(
 
 
 def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> None:
-    """Forget the readers that have died, and look whether one that lives holds on to old pages.
+    """Remove dead readers, and check whether a live one holds old pages.
 
     Raises:
         StateReaderError: If one has been reading while there were too many writes.
@@ -238,10 +238,10 @@ def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> None:
 
 
 def _check_length(env: lmdb.Environment, path: Path) -> None:
-    """Look at a file that is shorter than its own pages say: touching the rest is a SIGBUS.
+    """Check a file that is shorter than its pages claim: touching the rest is a SIGBUS.
 
-    A short file can be sound (its last pages may be free ones, never written), so a process that
-    may die is sent to read all of it.
+    A short file can be sound (its last pages may be free and never written), so a child process,
+    which may die, reads all of it.
     """
     last, page = env.info()["last_pgno"], env.stat()["psize"]
     if last < _META_PAGES or (path / DATA_FILE).stat().st_size >= (last + 1) * page:
@@ -254,8 +254,8 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
     names = [b"meta", b"pending"]
     for store in spec.stores:
         names += [b"store:" + store.name.encode(), b"odd:" + store.name.encode()]
-    # They are created together: where some are missing, NotFoundError means damage or another
-    # layout. The handles of a read transaction would end with it, so this one writes nothing.
+    # They are created together: if some are missing, NotFoundError means damage or another layout.
+    # The handles of a read transaction would end with it, so this one writes nothing.
     fresh = not env.stat()["entries"]
     with env.begin(write=True) as txn:
         found = {name: env.open_db(name, txn=txn, create=fresh) for name in names}

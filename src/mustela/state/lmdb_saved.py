@@ -1,9 +1,8 @@
-"""Copies on disk of environments on tmpfs: what a clean stop leaves for the next start.
+"""Copies on disk of environments on tmpfs, saved by a clean stop for the next start.
 
-A copy is an environment like any other, with its own description: whose it is, which epoch it
-holds, up to where in the changelogs. So nothing has to be known about a copy to read it back: one
-that is older than the last commit is brought forward by what came behind it, and one that is
-damaged or another's is rebuilt, as on disk.
+A copy is an environment like any other, with its own description: its application, epoch and
+changelog positions. So nothing has to be known about a copy to read it back: one that is older than
+the last commit catches up from the changelogs, and a damaged or foreign one is rebuilt, as on disk.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ __all__ = ["fetch", "save"]
 
 
 def save(root: Path, path: Path, copy: Path) -> None:
-    """Put a copy of an environment's files in the place of an older one.
+    """Save a copy of an environment's files, replacing an older one.
 
     Args:
-        root: Where copies live.
+        root: The directory of copies.
         path: The environment, closed and clean.
-        copy: Where its copy goes.
+        copy: The path of its copy.
     """
     make_private(root, copy.parent)
     _replace(path, copy, durable=True)
 
 
 def fetch(copy: Path, path: Path) -> bool:
-    """Bring a copy back, if there is one; return whether there was."""
+    """Read a copy back, if there is one; return whether there was."""
     if not (copy / DATA_FILE).is_file():
         return False
     _replace(copy, path, durable=False)
@@ -39,8 +38,8 @@ def fetch(copy: Path, path: Path) -> bool:
 
 
 def _replace(source: Path, target: Path, *, durable: bool) -> None:
-    """Copy an environment beside its place, then put it there: it is all there, or not at all."""
-    # What a kill leaves of it is deleted by the next start, by this part of its name.
+    """Copy an environment next to its place, then rename it: it is complete or absent."""
+    # The next start deletes what a kill left of it, recognized by this part of its name.
     fresh = target.with_name(f"{target.name}.dead-{os.getpid()}-copy")
     with reported(target):
         shutil.rmtree(fresh, ignore_errors=True)

@@ -18,7 +18,7 @@ __all__ = ["LmdbSnapshot"]
 
 
 class LmdbSnapshot:
-    """A read transaction and, above it, the pending of the committed epoch.
+    """A read transaction, overlaid by the pending of the committed epoch.
 
     Args:
         txn: An open read transaction; the snapshot ends it.

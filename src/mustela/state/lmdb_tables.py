@@ -53,7 +53,7 @@ def apply_rows(
 ) -> None:
     """Write the values of keys that are sorted and come once; None deletes.
 
-    Rows behind all others are appended: no page is split, so the pages are full, and it takes a
+    Rows after all others are appended: no page is split, so the pages are full, and it takes a
     third of the time.
     """
     if not keys:
@@ -72,7 +72,7 @@ def apply_rows(
         keys = [key for key, value in rows if value is not None]
         values = [value for _, value in rows if value is not None]
     put = cast("Sequence[bytes]", values)
-    # One value after the other through all four steps: lists between them would cost as much again.
+    # Each value goes through all four steps at once: lists in between would double the cost.
     checks = map(xxh32_digest, map(_join, keys, put))
     sealed = zip(keys, map(_join, checks, put), strict=True)
     cursor = txn.cursor(table)
@@ -130,10 +130,10 @@ def read_one(txn: Txn, handle: OpenEnvironment, store: str, key: bytes, path: Pa
 def read_many(
     txn: Txn, handle: OpenEnvironment, store: str, keys: Sequence[bytes], path: Path
 ) -> dict[bytes, bytes]:
-    """Return the values of those keys that are there.
+    """Return the values of the existing keys.
 
     Sorted keys stay on a page for several steps of the cursor, which halves the time on a large
-    store; measured against `getmulti` of the cursor, single gets make fewer objects.
+    store; compared with the cursor's `getmulti`, single gets create fewer objects.
     """
     ordered = sorted(keys) if len(keys) >= _SORT_FROM else keys
     odd: list[bytes] = []
@@ -163,7 +163,7 @@ def count_rows(txn: Txn, handle: OpenEnvironment, store: str) -> int:
 
 
 def page_bytes(txn: Txn, handle: OpenEnvironment, store: str) -> int:
-    """Return how much the pages of a store's tables take, in bytes."""
+    """Return the size of the pages of a store's tables, in bytes."""
     total = 0
     for table in (handle.stores[store], handle.odd[store]):
         found = txn.stat(table)
@@ -182,7 +182,7 @@ def read_range(  # noqa: PLR0913 - the parts of a range query
     *,
     reverse: bool,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Iterate over low <= key <= high, odd keys in their places.
+    """Iterate over low <= key <= high, including odd keys in order.
 
     Odd keys are stored in the order of their first bytes, so those of a range are sorted in
     memory.

@@ -1,7 +1,7 @@
-"""One writer at a time, and never for ever.
+"""One writer at a time, with a deadline.
 
 LMDB's own write lock has no deadline: a writer that is stopped (not killed) while it holds the
-lock would stop every other process for good. This lock is taken first, and it gives up.
+lock would block every other process forever. This lock is taken first, and times out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def hold(path: Path) -> int:
     """Take the lock of a new file for as long as this process lives.
 
     Returns:
-        The descriptor that holds it; who closes it lets go.
+        The descriptor that holds it; closing it releases the lock.
     """
     descriptor = _opened(path, os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -33,10 +33,10 @@ def hold(path: Path) -> int:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process that lives holds the lock of a file.
+    """Return whether a live process holds the lock of a file.
 
     Raises:
-        OSError: If the file is not there, or cannot be opened.
+        OSError: If the file does not exist, or cannot be opened.
     """
     descriptor = _opened(path)
     try:
@@ -79,7 +79,7 @@ class WriteLock:
         """Hold the lock for a ``with`` block.
 
         Raises:
-            StateLockedError: If another process did not let go in time.
+            StateLockedError: If another process did not release it in time.
         """
         if not self._thread.acquire(timeout=self._timeout_ms / 1000):
             raise self._locked()
@@ -104,7 +104,7 @@ class WriteLock:
             self._take(descriptor)
             yield
         finally:
-            # A child forked meanwhile shares the lock: closing is not enough to let go.
+            # A child forked meanwhile shares the lock: closing is not enough to release it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 

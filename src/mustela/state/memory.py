@@ -1,4 +1,4 @@
-"""An environment in memory, with the same protocol of pendings; the test driver's."""
+"""An environment in memory, with the same protocol of pendings, for the test driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Table = dict[bytes, bytes | None]
 
 
 class _Sorted:
-    """A dict with its keys in order; the order is made when first asked for."""
+    """A dict with its keys in order; sorted on first use."""
 
     __slots__ = ("_order", "rows")
 
@@ -54,7 +54,7 @@ class _Sorted:
 
 
 class MemorySnapshot:
-    """A view of the base and, above it, of one pending."""
+    """A view of the base, overlaid by one pending."""
 
     def __init__(
         self, owner: MemoryEnvironment, base: dict[str, _Sorted], layer: dict[str, _Table]
@@ -131,7 +131,7 @@ def unknown_store(store: str, spec: EnvironmentSpec) -> StoreError:
 
 
 class MemoryEnvironment:
-    """An environment in dicts: what a crash leaves is what is in it.
+    """An environment in dicts, which survive simulated crashes.
 
     Example:
         >>> from mustela.state.interfaces import StoreSpec
@@ -163,7 +163,7 @@ class MemoryEnvironment:
         return self._spec
 
     def condition(self, committed: Committed) -> Condition:
-        """Compare what is here with what is committed."""
+        """Compare this state with the committed one."""
         has_pending = committed.token in self._pendings
         return compare(self._standing, committed, has_pending=has_pending, spec=self._spec)
 
@@ -185,7 +185,7 @@ class MemoryEnvironment:
         return view
 
     def forget(self, view: MemorySnapshot) -> None:
-        """Take a closed view off the list."""
+        """Remove a closed view from the list."""
         self._views.remove(view)
         self._shared = bool(self._views)
 
@@ -204,7 +204,7 @@ class MemoryEnvironment:
         """Fold the committed pending into the base, and drop the other pendings."""
         condition = self.condition(committed)
         if condition.catches_up or condition is Condition.STALE:
-            raise gone(self._where)  # who folds has seen it there
+            raise gone(self._where)  # it existed when the fold was decided
         if not condition.ready:
             raise not_ready(condition, committed, self._where)
         if condition is Condition.FOLDABLE and committed.token is not None:
@@ -262,7 +262,7 @@ class MemoryEnvironment:
         self._clear()
 
     def _own_base(self) -> None:
-        """Give the open views the base as it is, and go on with a copy."""
+        """Leave the current base to the open views, and continue with a copy."""
         if self._shared:
             self._base = {name: table.copy() for name, table in self._base.items()}
             self._shared = False

@@ -82,7 +82,7 @@ def merge_layers(
 
 
 class OrderedLayer:
-    """Rows that lie above others, in key order; a store's keys are sorted when first asked for.
+    """Rows that overlay others, in key order; a store's keys are sorted on first use.
 
     Args:
         layer: The rows by store, None for a deletion; they do not change.

@@ -20,7 +20,7 @@ class StoreOverlay:
 
     Attributes:
         name: The store's name.
-        current: Value now of every key that was loaded or written; None for absent. After
+        current: The current value of every key that was loaded or written; None for absent. After
             `load`, operators may read it directly; they must not change it.
     """
 
@@ -55,7 +55,7 @@ class StoreOverlay:
         return current
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of ``key`` now, or None."""
+        """Return the current value of ``key``, or None."""
         try:
             return self.current[key]
         except KeyError:
@@ -64,7 +64,7 @@ class StoreOverlay:
             return value
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` now, in the same order."""
+        """Return the current values of ``keys``, in the same order."""
         current = self.load(keys)
         return [current[key] for key in keys]
 
@@ -78,7 +78,7 @@ class StoreOverlay:
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
     ) -> None:
-        """Set the values of many keys; of a key that comes twice the last value stays."""
+        """Set the values of many keys; the last value of a repeated key wins."""
         fresh = dict(rows)
         self.current.update(fresh)
         self._written.update(fresh)
@@ -86,24 +86,24 @@ class StoreOverlay:
             self._unlogged.difference_update(fresh)
 
     def delete(self, key: bytes) -> None:
-        """Remove ``key``; an absent key is fine."""
+        """Remove ``key``, if present."""
         self.put(key, None)
 
     def put_unlogged(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Set the values of many keys here but not in the changelog.
 
-        Only for rows that are nothing but another form of what the changelog has: a copy that is
-        restored from it has that form, and its reader reads both.
+        Only for rows that are just another form of what the changelog has: a copy restored from it
+        has that form, and readers understand both.
         """
         self.current.update(rows)
         self._written.update(rows)
         self._unlogged.update(rows)
 
     def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove rows whose time is over, here but not in the changelog.
+        """Remove expired rows, here but not in the changelog.
 
-        Only for rows that their reader knows to be over by their own bytes: a copy that is
-        restored from the changelog has them again until it expires them itself.
+        Only for rows whose bytes show readers that they have expired: a copy restored from the
+        changelog has them again until it expires them itself.
         """
         self.put_unlogged(dict.fromkeys(keys))
 
@@ -130,7 +130,7 @@ class StoreOverlay:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over low <= key <= high as it is now; later writes do not show."""
+        """Iterate over low <= key <= high as of now; later writes are not visible."""
         keys = self._in_order()
         start, stop = key_slice(keys, low, high)
         below = self._snapshot.range(self.name, low, high, reverse=reverse)
@@ -139,7 +139,7 @@ class StoreOverlay:
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give; quick, also after many writes."""
+        """Return the first row that `range` would yield; fast even after many writes."""
         keys, current = self._in_order(), self.current
         start, stop = key_slice(keys, low, high)
         step = range(stop - 1, start - 1, -1) if reverse else range(start, stop)
@@ -158,7 +158,7 @@ class StoreOverlay:
         return self._ordered
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys that start with ``prefix`` as they are now."""
+        """Iterate over the keys that start with ``prefix``, as of now."""
         keys = self._in_order()
         start, stop = prefix_slice(keys, prefix)
         below = self._snapshot.prefix(self.name, prefix, reverse=reverse)
@@ -175,7 +175,7 @@ class StoreOverlay:
         return merge_layers(below, [(key, current[key]) for key in keys], reverse=reverse)
 
     def count(self) -> int:
-        """Return the number of keys now."""
+        """Return the current number of keys."""
         written = list(self._written)
         had = sum(value is not None for value in self.before_many(written))
         has = sum(self.current[key] is not None for key in written)
@@ -187,7 +187,7 @@ class StoreOverlay:
         return len(self._written)
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
-        """Return the written rows by key, without those known to be as before the epoch."""
+        """Return the written rows by key, without those known to be unchanged in this epoch."""
         current, before, unknown = self.current, self._before, _UNKNOWN
         return [
             (key, row)
@@ -196,7 +196,7 @@ class StoreOverlay:
         ]
 
     def logged(self, rows: Rows) -> Rows:
-        """Return what the changelog hears of the rows of `changes`: all but the unlogged ones."""
+        """Return the rows of `changes` for the changelog: all except the unlogged ones."""
         silent = self._unlogged
         return [row for row in rows if row[0] not in silent] if silent else rows
 
@@ -204,8 +204,8 @@ class StoreOverlay:
 class Overlay:
     """All stores of an environment during one epoch.
 
-    Nothing reaches the environment until `changes` are handed to it; dropping the overlay is
-    the whole of an abort.
+    Nothing reaches the environment until `changes` are passed to it; to abort, just drop the
+    overlay.
 
     Args:
         snapshot: The state before the epoch; it stays open while the overlay is used.
@@ -244,11 +244,11 @@ class Overlay:
         return self.store(store).load(keys)
 
     def get(self, store: str, key: bytes) -> bytes | None:
-        """Return the value of ``key`` now, or None."""
+        """Return the current value of ``key``, or None."""
         return self.store(store).get(key)
 
     def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` now, in the same order."""
+        """Return the current values of ``keys``, in the same order."""
         return self.store(store).getmulti(keys)
 
     def put(self, store: str, key: bytes, value: bytes | None) -> None:
@@ -260,7 +260,7 @@ class Overlay:
         self.store(store).put_many(rows)
 
     def delete(self, store: str, key: bytes) -> None:
-        """Remove ``key``; an absent key is fine."""
+        """Remove ``key``, if present."""
         self.store(store).delete(key)
 
     def before(self, store: str, key: bytes) -> bytes | None:
@@ -276,7 +276,7 @@ class Overlay:
     def prefix(
         self, store: str, prefix: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys that start with ``prefix`` as they are now."""
+        """Iterate over the keys that start with ``prefix``, as of now."""
         return self.store(store).prefix(prefix, reverse=reverse)
 
     def changes(self) -> dict[str, list[tuple[bytes, bytes | None]]]:

@@ -26,16 +26,16 @@ __all__ = ["SortedRows", "in_key_order"]
 
 _RUN_ROWS = 40_000
 _RUN_BYTES = 8 << 20
-"""Rows, and bytes of them, that are sorted at once and written in one transaction."""
+"""How many rows, and bytes of rows, are sorted at a time and written in one transaction."""
 
 _RUNS_MAX = 160
 _BLOCK_ROWS = 400
 _BLOCK_BYTES = 64 << 10
-"""A merge holds a block of each run, at most so many runs: ten megabytes."""
+"""Maximum number of runs in a merge, which holds a block of each: ten megabytes."""
 
 _PART_ROWS = 2_000
 _AS_TEXT = methodcaller("decode", "latin-1")
-"""Sorts bytes by their text of one byte a character: the same order, in two thirds of the time."""
+"""Sorts bytes as Latin-1 text: the same order, in two thirds of the time."""
 
 
 class SortedRows(NamedTuple):
@@ -53,16 +53,16 @@ _DECODE = msgspec.msgpack.Decoder(SortedRows).decode
 def in_key_order(
     rows: Iterable[tuple[bytes, bytes | None]], path: Path
 ) -> Iterator[tuple[SortedRows, bool]]:
-    """Give rows in the order of their keys, the last one of each key; batch by batch.
+    """Yield rows in key order, the last one of each key, batch by batch.
 
-    Where there are very many, they come in several such orders, one after the other.
+    If there are very many, they come in several such sequences.
 
     Args:
         rows: In the order in which they were written.
-        path: What they are for; beside it lies the file.
+        path: Their environment; the file is created next to it.
 
     Yields:
-        Rows, and whether they are the last ones; at least once.
+        Rows, and whether they are the last ones; at least one batch.
 
     Raises:
         StateDiskFullError: If there is no room for the file.
@@ -88,7 +88,7 @@ def in_key_order(
 
 
 def _take(source: Iterator[tuple[bytes, bytes | None]]) -> tuple[_Newest, int]:
-    """Return the newest rows of the next keys, as many as are sorted at once, and their size."""
+    """Return the newest rows of the next keys, as many as are sorted at a time, and their size."""
     newest: _Newest = {}
     size = 0
     while len(newest) < _RUN_ROWS and size < _RUN_BYTES:
@@ -114,13 +114,13 @@ class _Run:
     place: int = 0
 
     def up_to(self, bound: bytes) -> Iterable[tuple[bytes, bytes | None]]:
-        """Return the rows with keys up to ``bound``, which is not behind the block's last key."""
+        """Return the rows with keys up to ``bound``, which is not after the block's last key."""
         keys, values = self.block
         start, self.place = self.place, bisect_right(keys, bound, self.place)
         return zip(keys[start : self.place], values[start : self.place], strict=True)
 
     def goes_on(self) -> bool:
-        """Say whether there are more rows; load them where the block is at its end."""
+        """Return whether there are more rows, loading the next block if needed."""
         if self.place < len(self.block.keys):
             return True
         coming = next(self.blocks, None)
@@ -132,7 +132,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Runs:
-    """Sorted runs in a file of their own, older ones first."""
+    """Sorted runs in a separate file, older ones first."""
 
     path: Path
     _blocks: list[list[int]] = field(default_factory=list[list[int]])
@@ -151,7 +151,7 @@ class _Runs:
             self._file.close()
 
     def add(self, rows: SortedRows, size: int) -> None:
-        """Write a run; ``size`` is that of its rows."""
+        """Write a run; ``size`` is the size of its rows."""
         assert self._file is not None
         count = len(rows.keys)
         step = max(1, min(_BLOCK_ROWS, count * _BLOCK_BYTES // max(size, 1)))
@@ -170,7 +170,7 @@ class _Runs:
             yield _DECODE(os.pread(self._file.fileno(), end - start, start))
 
     def merged(self) -> Iterator[SortedRows]:
-        """Give all rows in the order of their keys; of equal keys, the row of the last run."""
+        """Yield all rows in key order; for equal keys, the row of the last run."""
         assert self._file is not None
         with reported(self.path):
             self._file.flush()

@@ -1,8 +1,8 @@
-"""What a kind of store says about itself, so that nothing else needs to know kinds by name.
+"""The declaration of a kind of store, so that no other code depends on the names of kinds.
 
 A kind is declared once, as a `StoreKind`, in its own file in ``kinds``, and listed by one line of
-`KINDS`. Code that deals with stores asks that declaration: `StoreSpec.traits`. A kind that does not
-belong to the library needs no line: its stores' specifications carry it (`StoreSpec.own_kind`).
+`KINDS`. Code that deals with stores uses that declaration: `StoreSpec.traits`. A kind outside the
+library needs no line: its stores' specifications carry it (`StoreSpec.own_kind`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "parking": "parking:PARKING",
     }
 )
-"""The library's kinds: each one's name, its module in ``kinds``, and its declaration in there.
+"""The library's kinds: the name of each, its module in ``kinds``, and its declaration there.
 
-A module is imported when the first store of its kind is met: a worker needs few of them."""
+A module is imported for the first store of its kind, because a worker needs few of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeAt:
-    """How an operation from another lane changes one of the values that a key has.
+    """How an operation from another lane changes one of a key's values.
 
     Attributes:
-        moments: How many moments ``at=`` has to name; 0 if it may be left out.
+        moments: How many times ``at=`` must name; 0 if it may be left out.
         words: What ``at=`` names, for the error's fix.
         apply: Called with the store, the key, the function that changes the value, the moments
             (None if ``at=`` was left out), the record's time and, if the store keeps headers, the
@@ -59,29 +59,29 @@ def _as_they_are(rows: Any, _spec: Any) -> Any:
 class StoreKind:
     """A kind of store: how its rows are laid out, and how users see them.
 
-    A name and a store are enough. The store is a class derived from `TypedStore` with any methods
-    it likes; it is made from the rows (a `WholeView`: ordered bytes, all of them part of the
-    epoch's commit and of the changelog) and the store's specification.
+    A name and a store are enough. The store is a class derived from `TypedStore`, with any methods;
+    it is created from the rows (a `WholeView`: ordered bytes, all of them part of the epoch's
+    commit and of the changelog) and the store's specification.
 
     Attributes:
         name: The kind's name in layouts, on disks and in the epoch record.
-        store: Makes what users see; None if only the step that owns a store can read it.
-        plain: Makes what those see who asked for values without their times, where that differs.
-        headed: Makes what shows headers too; None if stores of the kind cannot keep any.
+        store: Creates what users see; None if only the step that owns a store can read it.
+        plain: Creates what users see without timestamps, if that differs.
+        headed: Creates what users see with headers; None if stores of the kind cannot keep headers.
         rows: Makes, from the rows of a key group and the specification, the rows that steps see.
             What is kept beside those rows, such as an index, is written there: `RecordRows`.
-        by_key: Each record key has one row, stored under the key's own bytes.
-        timed: A row's value begins with its time.
-        versioned: Earlier values of a key are kept for a while, and can be read.
-        by_age: Rows leave the changelog by age; rows of other kinds are deleted in it.
-        prefix: How many bytes a row's key has before the record's key.
+        by_key: Whether each record key has one row, stored under the key's own bytes.
+        timed: Whether a row's value begins with its time.
+        versioned: Whether earlier values of a key are kept for a while, and can be read.
+        by_age: Whether rows leave the changelog by age; rows of other kinds are deleted in it.
+        prefix: How many bytes precede the record's key in a row's key.
         takes: The options of `StoreSpec` that only stores of some kinds have.
         needs: The option that a store must have; None for none.
-        values: Makes a row with other values in it, from the specification, the row's key, the row
-            and a function that changes a value's bytes; None if rows cannot be written anew.
+        values: Returns a row with other values, given the specification, the row's key, the row and
+            a function that changes a value's bytes; None if rows cannot be rewritten.
         change_at: How an operation from another lane changes a value that ``at=`` names; None if
-            the key alone names it, or if no operation can change it.
-        getter: Names the test driver's method, ``get_<getter>_store``; empty if it has none.
+            the key alone identifies it, or no operation can change it.
+        getter: The name in the test driver's method, ``get_<getter>_store``; empty if it has none.
 
     Example:
         >>> from mustela.state.interfaces import StoreSpec

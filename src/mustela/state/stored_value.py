@@ -1,4 +1,4 @@
-"""A row of a store that the program cannot read."""
+"""The error for a row of a store that the program cannot read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY_SHOWN_MAX = 40
 class StoredValueError(SerdeError):
     """A row of a store cannot be decoded by the serde that the program has for it.
 
-    ``fields`` holds ``store``, ``key`` (its bytes, or None) and what `SerdeError` has.
+    ``fields`` holds ``store``, ``key`` (its bytes, or None) and the fields of `SerdeError`.
     """
 
     code = "STORED_VALUE"
@@ -37,9 +37,9 @@ def unreadable(
 
     Args:
         spec: The store.
-        serde: What should have decoded it.
-        error: What it said; its ``index`` is the row's place among ``keys``.
-        keys: The keys of the rows that were decoded, where they are known.
+        serde: The serde that failed.
+        error: Its error, whose ``index`` is the row's place among ``keys``.
+        keys: The keys of the rows, if known.
     """
     index: int = error.fields.get("index", 0)
     key = keys[index] if keys is not None and index < len(keys) else None
@@ -58,17 +58,17 @@ def unreadable(
 
 
 def _fix(error: SerdeError) -> str:
-    """Return what helps: an upgrade that fails knows it best."""
+    """Return the fix: that of a failed upgrade, or a general one."""
     if error.fix is not None and "version" in error.fields:
         return error.fix
     return (
         "change the type back, give each new field a default, or upgrade the rows with"
-        " Materialized(version=2, upgrade=...); mustela reset begins anew without the old rows"
+        " Materialized(version=2, upgrade=...); mustela reset starts again without the old rows"
     )
 
 
 def _show_key(spec: StoreSpec, key: bytes) -> str:
-    """Return a key as the program sees it, if it can be read."""
+    """Return a key as the program sees it, if it can be decoded."""
     try:
         text = repr(key if spec.key_serde is None else spec.key_serde.deserialize(key))
     except Exception:  # noqa: BLE001 - a serde of the user's may raise anything
@@ -77,7 +77,7 @@ def _show_key(spec: StoreSpec, key: bytes) -> str:
 
 
 def _seen(serde: Serde[Any], data: object) -> str:
-    """Return what can be said of the bytes without showing what they hold."""
+    """Describe the bytes without showing their contents."""
     if not isinstance(data, bytes):
         return "unknown"
     if serde_format(serde).startswith("json"):
@@ -89,7 +89,7 @@ def _seen(serde: Serde[Any], data: object) -> str:
 
 
 def _plain_shape(value: object) -> str:
-    """Return the shape of plain data as far as one value tells it."""
+    """Return the shape of plain data, as far as one value shows it."""
     if isinstance(value, dict):
         fields = list(cast("dict[str, object]", value).items())
         told = [f"{name}: {_plain_shape(inner)}" for name, inner in fields[:_FIELDS_SHOWN_MAX]]

@@ -1,8 +1,8 @@
-"""What a transaction sees: the keys that were declared for it, in one or more stores.
+"""What a transaction sees: its declared keys, in one or more stores.
 
-The values that a lane works on are held as bytes, by store: as they were at the end of the epoch
-before, with what the transactions of this lane have written since. A transaction that is running
-writes beside them; only when it has come to its end are its writes added.
+A lane holds its values as bytes, by store: as they were at the end of the previous epoch, plus the
+writes of this lane's transactions since. A running transaction keeps its writes apart; they are
+added only when it completes.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = [
 V_co = TypeVar("V_co", covariant=True)
 
 _SCANNED_MAX = 8
-"""So few keys are looked through as quickly as a set is asked."""
+"""Up to this many keys, a linear search is as fast as a set."""
 
 
 class UndeclaredKeyError(DataError):
-    """A transaction touched a key, or a store, that was not declared for it."""
+    """A transaction accessed a key, or a store, that was not declared for it."""
 
     code = "TRANSACTION_UNDECLARED_KEY"
 
 
 class TransactionRefused(Exception):
-    """Ends a transaction without an effect; `Transaction.abort` raises it.
+    """Ends a transaction without effect; raised by `Transaction.abort`.
 
     Args:
-        reason: Why; goes with the record to the step's ``refused()`` stream.
+        reason: The reason, passed with the record to the step's ``refused()`` stream.
 
     Example:
         >>> str(TransactionRefused("not enough money"))
@@ -59,7 +59,7 @@ class Refusal(Generic[V_co]):
 
     Attributes:
         value: The record's value.
-        reason: What the transaction said.
+        reason: The reason that the transaction gave.
 
     Example:
         >>> Refusal({"amount": 5}, "not enough money").reason
@@ -74,7 +74,7 @@ class _DeclaredView:
     """The declared keys of one store; a `StoreView`.
 
     Attributes:
-        now: The value of every key that some transaction of the lane declares.
+        now: The current value of every key that some transaction of the lane declares.
         declared: The keys of the running transaction.
         written: What the running transaction has written.
     """
@@ -107,7 +107,7 @@ class _DeclaredView:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Refuse: which keys a range touches cannot be declared."""
+        """Refuse: the keys in a range cannot be declared."""
         del low, high, reverse
         self._refuse_many()
 
@@ -145,12 +145,12 @@ class _DeclaredView:
 
 
 class TransactionScope:
-    """What the transactions of a lane work on, one after the other.
+    """The data that the transactions of a lane work on, one by one.
 
     Args:
         step: The step.
         touches: The stores.
-        record: Says where the record in a row comes from.
+        record: Returns the context of the record in a row.
 
     Attributes:
         stores: The stores as transactions see them, by name.
@@ -184,7 +184,7 @@ class TransactionScope:
         self.stores = {view.spec.name: open_store(view, view.spec) for view in self._views}
 
     def load(self, store: int, values: Mapping[bytes, bytes | None]) -> None:
-        """Say what every key that is declared in a store holds before the first transaction."""
+        """Set the values of all declared keys of a store before the first transaction."""
         self._before[store] = values
         self._views[store].now = dict(values)
 
@@ -198,13 +198,13 @@ class TransactionScope:
                 view.written = {}
 
     def commit(self) -> None:
-        """Let what the running transaction has written have its effect."""
+        """Apply the writes of the running transaction."""
         for view in self._views:
             if view.written:
                 view.now.update(view.written)
 
     def changes(self) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """Yield store, key and new value of all that the transactions have changed."""
+        """Yield store, key and new value of everything that the transactions have changed."""
         for store, (view, before) in enumerate(zip(self._views, self._before, strict=True)):
             for key, value in view.now.items():
                 if before[key] != value:
@@ -212,12 +212,13 @@ class TransactionScope:
 
 
 class Transaction:
-    """A transaction that is running: its stores, and what it forwards.
+    """A running transaction: its stores, and what it forwards.
 
-    Made by a step that transacts; the function of the step gets it, and uses it until it returns.
+    A transaction step creates it and passes it to the step's function, which may use it until it
+    returns.
 
     Args:
-        scope: What the transactions of a lane work on.
+        scope: The data that the transactions of a lane work on.
 
     Example:
         >>> from mustela import Stores, StreamsBuilder, TopologyTestDriver
@@ -249,10 +250,10 @@ class Transaction:
     def store(self, name: str) -> Any:
         """Return one of the step's stores, limited to the keys that were declared.
 
-        It is a `KeyValueStore`, or a `TimestampedKeyValueStore` where the store keeps times, or one
-        that keeps headers too, with all methods but those that ask for a range. What is put is seen
-        by later reads of the same transaction, and by later transactions that declare the key, once
-        this one has come to its end.
+        It is a `KeyValueStore`, or a `TimestampedKeyValueStore` if the store keeps timestamps, or
+        one that also keeps headers, with all methods except those over ranges. Later reads of the
+        same transaction see its writes, and so do later transactions that declare the key, once
+        this one has completed.
 
         Args:
             name: Name of one of the step's stores.
@@ -274,10 +275,10 @@ class Transaction:
         return found
 
     def forward(self, key: Any, value: Any) -> None:
-        """Send a record on, with the time and the headers of the transaction's record.
+        """Forward a record, with the timestamp and the headers of the transaction's record.
 
-        It goes on only if the transaction comes to its end. A value that the function returns goes
-        on behind all that were forwarded.
+        It is forwarded only if the transaction completes. A value that the function returns is
+        forwarded after all of these.
 
         Args:
             key: The record's key.
@@ -286,13 +287,13 @@ class Transaction:
         self._scope.forwarded.append((key, value))
 
     def abort(self, reason: str = "") -> NoReturn:
-        """End the transaction without an effect.
+        """End the transaction without effect.
 
-        The record goes, with the reason, to the step's ``refused()`` stream. Without that it is
-        dropped, and counted as ``refused_transactions``.
+        The record goes, with the reason, to the step's ``refused()`` stream. If there is no such
+        stream, it is dropped and counted as ``refused_transactions``.
 
         Args:
-            reason: Why.
+            reason: The reason.
 
         Raises:
             TransactionRefused: Always; do not catch it.
@@ -306,7 +307,7 @@ class Transaction:
 
     @property
     def timestamp(self) -> int:
-        """The time of the transaction's record in milliseconds."""
+        """The timestamp of the transaction's record in milliseconds."""
         return self.context.timestamp
 
     @property

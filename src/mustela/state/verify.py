@@ -1,8 +1,8 @@
-r"""Read every page of an environment, in a process that may die of it.
+r"""Read every page of an environment, in a process that may die.
 
-A zeroed page makes LMDB abort the process and a cut file is a SIGBUS; neither can be caught. So
-the reading is done by a child, which says after each environment that it is sound. What it did
-not get to say is damaged.
+A zeroed page makes LMDB abort the process, and a truncated file is a SIGBUS; neither can be caught.
+So a child process does the reading, and reports after each environment that it is sound. An
+environment without a report is damaged.
 
     python -m mustela.state.verify PATH...
 """
@@ -51,7 +51,7 @@ def _check(env: lmdb.Environment) -> str | None:
             fault = _check_database(txn, name, database)
             if fault is not None:
                 return f"{name.decode(errors='replace')}: {fault}"
-        # The walk above meets only pages in use; a compacting copy reads the list of free ones.
+        # The walk above visits only pages in use; a compacting copy reads the list of free ones.
         with Path(os.devnull).open("wb") as sink:
             env.copyfd(sink.fileno(), compact=True, txn=txn)
     return None
@@ -69,7 +69,7 @@ def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object)
         if last is not None and key <= last:
             return "keys are out of order"
         last = key
-        # Pages are walked by their numbers; a key must also be found by way of its branch pages.
+        # Pages are visited by number; a key must also be found through its branch pages.
         if not probe.set_key(key):
             return "a key that is there cannot be found"
         if not _is_sound(kind, key, value):
@@ -89,13 +89,13 @@ def _is_sound(kind: bytes, key: bytes, value: bytes) -> bool:
 
 
 def verify_environments(paths: Iterable[Path], *, timeout_s: float = 600) -> list[Path]:
-    """Return the environments that are damaged, each after a child process read or died on it.
+    """Return the damaged environments, on which a child process failed or died.
 
-    Nobody may write to them meanwhile. Paths without an environment are sound: they are empty.
+    They must not be written to meanwhile. Paths without an environment are sound: they are empty.
 
     Args:
         paths: Directories of environments.
-        timeout_s: A child that reads longer than this has met damage.
+        timeout_s: A child that reads longer than this has hit damage.
     """
     todo = [path for path in paths if (path / "data.mdb").exists()]
     bad: list[Path] = []
@@ -112,7 +112,7 @@ def verify_environments(paths: Iterable[Path], *, timeout_s: float = 600) -> lis
 
 
 def _run_child(paths: Sequence[Path], timeout_s: float) -> list[str]:
-    """Return one verdict per path until the child ended."""
+    """Return one verdict per path that the child reached."""
     command = [sys.executable, "-X", "faulthandler=0", "-m", "mustela.state.verify"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

@@ -1,4 +1,4 @@
-"""mustela-dev: what is needed to develop with Mustela, but not in production.
+"""mustela-dev: tools to develop with Mustela, not needed in production.
 
 `DevelopmentBroker` is a real Kafka broker for tests, `RunningApp` an application that runs on it.
 The commands ``mustela broker``, ``mustela demo`` and Kafka's own tools are found by the library

@@ -1,4 +1,4 @@
-"""What stores mean to their users, over ordered bytes.
+"""The semantics of stores, over ordered bytes.
 
 Owns: the kinds of stores, each with its layout of keys and values and its format version.
 Entry: key_value.py; the list of all kinds is KINDS in store_kind.py, one folder up.

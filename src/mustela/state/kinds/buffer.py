@@ -1,4 +1,4 @@
-"""Buffers: rows that wait until their time has come.
+"""Buffers: rows that wait until they are due.
 
 Two shapes, both format 1, and a third one. Times, and what first bytes mean: see layout.py.
 
@@ -9,9 +9,10 @@ value, bring the slots into order.
 *Records*, any number for each key (a join that waits): time, record key and a sequence number of
 four bytes hold the value.
 
-In these ``00 n`` holds how many rows wait and how many bytes their keys and values have, and in the
-second ``00 s`` the next sequence number. Where slots are weighed ``00 w`` holds what all of them
-weigh; whoever does not weigh them removes it. Rows that leave are removed in the changelog too.
+In both, ``00 n`` holds how many rows wait and the total size of their keys and values in bytes; in
+the second, ``00 s`` holds the next sequence number. Where slots are weighed, ``00 w`` holds their
+total weight; code that does not weigh them removes it. Rows that leave are deleted in the changelog
+too.
 
 *Headers*, format 2 (windows that wait in their own store): the start of a window and the record key
 hold the headers of its last record, an array of (name, value) in msgpack.
@@ -54,7 +55,7 @@ BUFFER_FORMAT = 1
 HEADERS_FORMAT = 2
 
 BUFFER: Final = StoreKind(name="buffer")
-"""Only the step that owns such a store knows what it holds."""
+"""Only the step that owns such a store can read it."""
 
 _FILL_KEY: Final = b"\x00n"
 _SEQUENCE_KEY: Final = b"\x00s"
@@ -66,7 +67,7 @@ _SEQUENCE_MASK = (1 << 32) - 1
 
 
 class Buffered(NamedTuple):
-    """A row that waits."""
+    """A waiting row."""
 
     time: int
     key: bytes
@@ -74,7 +75,7 @@ class Buffered(NamedTuple):
 
 
 class _Filled:
-    """Counts rows and bytes; the row that says so is written when `save_fill` is called."""
+    """Counts rows and bytes; `save_fill` writes the counts."""
 
     def __init__(self, view: RowView) -> None:
         self.view = view
@@ -88,7 +89,7 @@ class _Filled:
 
     @property
     def bytes(self) -> int:
-        """How many bytes the keys and values of the waiting rows have."""
+        """The total size of the keys and values of the waiting rows, in bytes."""
         return self._bytes
 
     def _fill(self, count: int, size: int) -> None:
@@ -134,7 +135,7 @@ class SlotBuffer(_Filled):
             view.put(_WEIGHT_KEY, None)
 
     def load_many(self, keys: Sequence[bytes]) -> list[tuple[int, bytes] | None]:
-        """Return (time, value) of each key that waits, with one fetch."""
+        """Return (time, value) of each waiting key, with one fetch."""
         return [
             None if stored is None else (unpack_time(stored), stored[TIME_BYTES:])
             for stored in self.view.getmulti(key_rows(keys))
@@ -143,7 +144,7 @@ class SlotBuffer(_Filled):
     def put_many(
         self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """Set the values of keys; a key that waits already keeps its time."""
+        """Set the values of keys; a key that is waiting already keeps its time."""
         places = key_rows(keys)
         now = dict(zip(places, self.view.getmulti(places), strict=True))
         rows: dict[bytes, bytes | None] = {}
@@ -172,7 +173,7 @@ class SlotBuffer(_Filled):
             yield Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
 
     def oldest(self) -> Buffered | None:
-        """Return the row that `due` would give first, or None."""
+        """Return the row that `due` would yield first, or None."""
         row = first_row(self.view)
         if row is None:
             return None
@@ -184,7 +185,7 @@ class SlotBuffer(_Filled):
         return Buffered(unpack_time(stored), key, stored[TIME_BYTES:])
 
     def remove(self, keys: Iterable[bytes]) -> None:
-        """Remove the rows of keys; one that does not wait is fine."""
+        """Remove the rows of keys, if they are waiting."""
         names = list(dict.fromkeys(keys))
         rows: dict[bytes, bytes | None] = {}
         count = size = 0
@@ -199,11 +200,11 @@ class SlotBuffer(_Filled):
 
 
 class WeighedSlotBuffer(SlotBuffer):
-    """A buffer of slots that knows what they weigh together.
+    """A buffer of slots that knows their total weight.
 
     Args:
         view: The rows of the store.
-        weigh: Says what a slot weighs: its key and its value.
+        weigh: Returns the weight of a slot, from its key and value.
 
     Example:
         >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
@@ -232,20 +233,20 @@ class WeighedSlotBuffer(SlotBuffer):
 
     @property
     def weight(self) -> int:
-        """What the waiting slots weigh."""
+        """The total weight of the waiting slots."""
         return self._weight
 
     def put_many(
         self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]
     ) -> None:
-        """Set the values of keys; a key that waits already keeps its time."""
+        """Set the values of keys; a key that is waiting already keeps its time."""
         before = self._weight_of(keys)
         super().put_many(keys, times, values)
         last = dict(zip(keys, values, strict=True))
         self._add(sum(map(self._weigh, last.keys(), last.values())) - before)
 
     def remove(self, keys: Iterable[bytes]) -> None:
-        """Remove the rows of keys; one that does not wait is fine."""
+        """Remove the rows of keys, if they are waiting."""
         names = list(keys)
         gone = self._weight_of(names)
         super().remove(names)
@@ -330,7 +331,7 @@ class RecordBuffer(_Filled):
 
 
 def _in_order(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Bring the records of one time into order of key: one key may be another's beginning."""
+    """Sort the records of each time by key, because one key may be a prefix of another."""
     for _, same in groupby(rows, key=lambda row: row[0][:TIME_BYTES]):
         yield from sorted(
             same, key=lambda row: (row[0][TIME_BYTES:-_SEQUENCE_BYTES], row[0][-_SEQUENCE_BYTES:])
@@ -338,7 +339,7 @@ def _in_order(rows: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, byte
 
 
 def _contradiction(what: str, **evidence: object) -> InvariantError:
-    """Make the error for rows that no buffer has written together: a copy that is not its log."""
+    """Return the error for contradictory rows, which mean that the copy differs from its log."""
     why = "the copy has rows that its changelog does not have, or lacks some"
     what = f"the rows of a buffer contradict each other: {what}"
     return InvariantError(what, evidence=evidence, why=why)

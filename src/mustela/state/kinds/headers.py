@@ -1,20 +1,20 @@
-r"""Rows that keep the headers of their records: how headers and a row become one.
+r"""Rows that keep the headers of their records.
 
 Layout, format 1. A row whose record had no headers is the row as a store without headers has it, so
-that a store which is told to keep headers reads what it has, and pays nothing for records that
-have none. One with headers is what Kafka Streams 4.3 makes of a value, a timestamp and headers: the
-length of the headers' bytes, those bytes, and the row behind them. The first byte tells which it
-is: a length that is not 0 begins with an even byte that is not 0, a timestamp in milliseconds with
-0 (it is less than 2^56) or, below 0, with 255. A row whose timestamp is something else, and begins
-as a length does, gets headers of which there are 0; one that was written so by a store without
-headers would be misread.
+that a store which starts to keep headers can read its old rows, and records without headers cost
+nothing. One with headers is what Kafka Streams 4.3 makes of a value, a timestamp and headers: the
+length of the headers' bytes, those bytes, then the row. The first byte tells which it is: a length
+that is not 0 begins with an even byte that is not 0, a timestamp in milliseconds with 0 (it is less
+than 2^56) or, below 0, with 255. A row whose timestamp is something else, and begins as a length
+does, gets headers of which there are 0; one that was written so by a store without headers would be
+misread.
 
 The headers' bytes are their number, and for each header the length and the UTF-8 bytes of its name,
 the length and the bytes of its value, where -1 is the length of a null. Numbers are Kafka's
 varints.
 
-A session's row has no timestamp to be told by: one with headers is a pair of the headers' bytes and
-the row, where others are the row alone.
+A session's row has no timestamp to tell them apart: a row with headers is a pair of the headers'
+bytes and the row, others are the row alone.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def without_session_headers(row: SessionRow) -> bytes:
 
 
 def pack_headers(headers: Headers) -> bytes:
-    r"""Return headers as Kafka Streams stores them; none are no bytes.
+    r"""Return headers as Kafka Streams stores them; no headers give no bytes.
 
     Example:
         >>> pack_headers((("a", b"x"), ("b", None)))
@@ -135,7 +135,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 def unpack_headers(packed: bytes) -> Headers:
-    """Return the headers that `pack_headers` was given."""
+    """Return the headers that `pack_headers` encoded."""
     if not packed:
         return ()
     count, place = _read_varint(packed, 0)
@@ -164,7 +164,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and the place behind it."""
+    """Return the number that begins at a place, and the place after it."""
     found = shift = 0
     while True:
         byte = data[place]

@@ -1,4 +1,4 @@
-"""Key-value stores: typed reading and writing, with or without a timestamp beside each value.
+"""Key-value stores: typed reading and writing, with or without a timestamp for each value.
 
 Layout: a key is its own bytes, and so is a plain value; a timestamped one is as timed.py says.
 """
@@ -65,13 +65,13 @@ class _KeyValueStore(TypedStore[K, V, S], Generic[K, V, S]):
 
         Args:
             key: The key; None is not a key.
-            default: What an absent key gives.
+            default: The result for an absent key.
         """
         stored = self._view.get(self._key_bytes(key))
         return default if stored is None else self._shown(stored)
 
     def get_many(self, keys: Sequence[K]) -> list[S | None]:
-        """Return what is stored under each key, None where nothing is; faster than many `get`."""
+        """Return what is stored under each key, or None; faster than many `get` calls."""
         found = self._view.getmulti([self._key_bytes(key) for key in keys])
         return [None if stored is None else self._shown(stored) for stored in found]
 
@@ -105,7 +105,7 @@ class _KeyValueStore(TypedStore[K, V, S], Generic[K, V, S]):
 
         Args:
             prefix: The prefix.
-            serde: Makes the prefix's bytes; the key serde if not given.
+            serde: The serde of the prefix; default: the key serde.
         """
         data = (serde or self._key).serialize(prefix)
         return self._rows(self._view.prefix(data or b""))
@@ -176,14 +176,14 @@ class _KeyValueStore(TypedStore[K, V, S], Generic[K, V, S]):
 
 
 class KeyValueStore(_KeyValueStore[K, V, V]):
-    """A store of keys and values, with Kafka's methods and a mapping's.
+    """A key-value store, with the methods of Kafka Streams and of a mapping.
 
-    Over a timestamped store it shows the values alone, as `get_key_value_store` of Kafka's test
-    driver does; what is put through it has no timestamp, and no headers.
+    Over a timestamped store it shows only the values, as `get_key_value_store` of Kafka's test
+    driver does; values put through it have no timestamp and no headers.
 
     Args:
-        view: Where the bytes are.
-        spec: Name, kind and serdes; without a serde values keep Python's own types.
+        view: The rows as bytes.
+        spec: Name, kind and serdes; without a serde, values keep Python's built-in types.
 
     Example:
         >>> from mustela.serdes.resolve import resolve_serde
@@ -216,13 +216,14 @@ class KeyValueStore(_KeyValueStore[K, V, V]):
         return self._put_if_absent(self._key_bytes(key), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None]) -> V | None:
-        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of ``key`` by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value, None if there is none; None as its result deletes.
+            fn: Called with the value, or None if there is none; returns the new value, or None to
+                delete.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -235,12 +236,13 @@ class KeyValueStore(_KeyValueStore[K, V, V]):
         return self._compute(self._key_bytes(key), fn)
 
     def merge(self, key: K, value: V, fn: Callable[[V, V], V | None]) -> V | None:
-        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set ``key`` to ``value``, or to ``fn(old, value)`` if it has a value; return the new one.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -263,10 +265,10 @@ class KeyValueStore(_KeyValueStore[K, V, V]):
 
 
 class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
-    """A store of keys and values that knows the time of each value's record.
+    """A key-value store with the timestamp of each value's record.
 
     Args:
-        view: Where the bytes are.
+        view: The rows as bytes.
         spec: Name and serdes; its kind is ``timestamped_key_value``.
 
     Raises:
@@ -296,7 +298,7 @@ class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
 
     def put(self, key: K, value: V | None, *, timestamp: int = NO_TIMESTAMP) -> None:
         """Set the value of ``key`` and its timestamp in milliseconds; None deletes."""
-        # What `_set_at` does, written out: this is the verb that is called for each record.
+        # `_set_at` inlined, because this method is called for each record.
         row = self._value.serialize(value)
         if row is not None:
             row = pack_timestamped(row, timestamp)
@@ -313,13 +315,14 @@ class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
     def compute(
         self, key: K, fn: Callable[[V | None], V | None], *, timestamp: int = NO_TIMESTAMP
     ) -> V | None:
-        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of ``key`` by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value alone, None if there is none; None as its result deletes.
+            fn: Called with the value alone, or None if there is none; returns the new value, or
+                None to delete.
             timestamp: The new value's time, in milliseconds.
 
         Example:
@@ -340,12 +343,13 @@ class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
         *,
         timestamp: int = NO_TIMESTAMP,
     ) -> V | None:
-        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set ``key`` to ``value``, or to ``fn(old, value)`` if it has a value; return the new one.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
             timestamp: The new value's time, in milliseconds.
 
         Example:
@@ -363,10 +367,10 @@ class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
 
 
 class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHeaders[V]]):
-    """A store of keys and values that knows the time and the headers of each value's record.
+    """A key-value store with the timestamp and headers of each value's record.
 
     Args:
-        view: Where the bytes are.
+        view: The rows as bytes.
         spec: Name and serdes; it is a ``timestamped_key_value`` store with headers.
 
     Raises:
@@ -423,13 +427,14 @@ class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHea
         timestamp: int = NO_TIMESTAMP,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set the value of ``key`` to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of ``key`` by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value alone, None if there is none; None as its result deletes.
+            fn: Called with the value alone, or None if there is none; returns the new value, or
+                None to delete.
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """
@@ -444,12 +449,13 @@ class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHea
         timestamp: int = NO_TIMESTAMP,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set ``key`` to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set ``key`` to ``value``, or to ``fn(old, value)`` if it has a value; return the new one.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
         """

@@ -1,11 +1,11 @@
-"""What the layouts of the kinds share: time as ordered bytes, and which first bytes mean what.
+"""What the layouts of the kinds share: time as ordered bytes, and the meaning of first bytes.
 
-In the stores whose rows are more than a record's key, the first byte of a stored key says what the
-row is. From 0x40 on it is the first byte of a time, so those rows are in order of time. Below that
-are rows that are found by key, and a few of the kind's own:
+In stores whose stored keys are more than a record's key, the first byte of a stored key says what
+the row is. From 0x40 up it is the first byte of a time, so those rows are in time order. Below are
+rows found by key, and a few rows specific to the kind:
 
 - ``00`` alone: the stream time of the key group, kept by the operator that uses the store.
-- ``00`` and a letter: a number that the kind keeps, such as a count.
+- ``00`` and a letter: a number specific to the kind, such as a count.
 - ``01`` and a record key: the row that is looked up by key.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 STREAM_TIME: Final = b"\x00"
-"""Where an operator keeps the stream time of a key group; no kind has a row of this key."""
+"""The key of an operator's stream time of a key group; no kind has a row with this key."""
 
 KEY_ROW: Final = b"\x01"
 """First byte of a row that is looked up by record key."""
@@ -75,7 +75,7 @@ class RowView(Protocol):
         ...
 
     def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove rows whose time is over, without a word in the changelog."""
+        """Remove expired rows, without writing to the changelog."""
         ...
 
     def range(
@@ -87,7 +87,7 @@ class RowView(Protocol):
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
+        """Return the first row that `range` would yield."""
         ...
 
     def count(self) -> int:
@@ -96,7 +96,7 @@ class RowView(Protocol):
 
 
 class SnapshotView:
-    """One store of a snapshot, to be read.
+    """One store of a snapshot, for reading.
 
     Args:
         snapshot: The committed state of one key group.
@@ -118,7 +118,7 @@ class SnapshotView:
         return self._snapshot.getmulti(self._store, keys)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Refuse: what is committed is only read here.
+        """Refuse: committed state is read-only.
 
         Raises:
             StoreError: Always.
@@ -155,7 +155,7 @@ class SnapshotView:
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
+        """Return the first row that `range` would yield."""
         return next(self.range(low, high, reverse=reverse), None)
 
     def count(self) -> int:
@@ -164,14 +164,14 @@ class SnapshotView:
 
 
 def read_only(store: str) -> StoreError:
-    """Return the error for a write where there is only reading."""
+    """Return the error for a write to a read-only store."""
     return StoreError(
         f"store {store!r} can only be read here", fix="write it in the step that owns it"
     )
 
 
 def pack_time(time: int) -> bytes:
-    r"""Return milliseconds as eight bytes that are in the order of the times.
+    r"""Return milliseconds as eight bytes that sort like the times.
 
     Example:
         >>> pack_time(1), pack_time(-1) < pack_time(0) < pack_time(256)
@@ -186,12 +186,12 @@ def unpack_time(stored: bytes) -> int:
 
 
 def time_key(time: int, key: bytes) -> bytes:
-    """Return the stored key of a row that is in order of time, then of key."""
+    """Return the stored key of a row that sorts by time, then by key."""
     return _TIME.pack(time + _SIGN) + key
 
 
 def time_keys(times: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
-    """Return the stored keys of many rows; quick where the same times come again.
+    """Return the stored keys of many rows; fast for repeated times.
 
     Example:
         >>> time_keys([5, 5], [b"a", b"b"]) == [time_key(5, b"a"), time_key(5, b"b")]
@@ -205,7 +205,7 @@ def time_keys(times: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
 
 
 def is_by_time(key: bytes) -> bool:
-    """Whether a stored key begins with a time."""
+    """Return whether a stored key begins with a time."""
     return bool(key) and key[0] >= _ORDERED_FROM
 
 
@@ -240,7 +240,7 @@ def time_rows(
 def first_row(
     view: RowView, from_: int = TIME_MIN, to: int = TIME_MAX, *, reverse: bool = False
 ) -> tuple[bytes, bytes] | None:
-    """Return the first row that `time_rows` would give."""
+    """Return the first row that `time_rows` would yield."""
     low, high = time_bounds(from_, to)
     if high is not None and low >= high:
         return None

@@ -1,22 +1,22 @@
-"""List stores: every record of a key for some time; what a join of two streams keeps.
+"""List stores: all records of a key for some time, as kept by a join of two streams.
 
 Layout, format 2. What an epoch adds goes to blocks (see list_blocks.py): a few large rows however
-many keys there are, in the changelog as here. Who looks for keys reads the blocks of the time that
-is asked for. That is quick while an epoch looks for about as many keys as there are in these
-blocks. Where it is not, because epochs are small and windows long, blocks are settled, a few at a
-time: their entries go to the lists of their keys.
+many keys there are, here and in the changelog. A lookup of keys reads the blocks of the requested
+time. That is fast while an epoch looks up about as many keys as these blocks hold. Otherwise, with
+small epochs and long windows, blocks are settled, a few at a time: their entries move to the lists
+of their keys.
 
 A list's row has for its key the start of a segment of time (see layout.py) and the record key, for
 its value a packed array of entries, each (timestamp, number of the block, value). A row that has
 grown too long is sealed when more entries come: it moves to the key ``02``, segment start, its
 number from 1 on (four bytes), record key, and is never written again. The list's own row then
-begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries that came
-since. So a key with a great many records costs no more to write than any other.
+begins with ``c1`` and the number of sealed rows (four bytes), followed by the entries added since.
+So a key with very many records costs no more to write than any other.
 
-Lists are this copy's own: the changelog has the blocks that they were made of, and a copy that is
-made of it has blocks alone. Blocks that are over are removed in the changelog too, which is
-compacted and never deletes by age: what may still be joined must survive, however long nothing
-comes. The row ``006e`` holds the number of the next block.
+Lists exist only in this copy: the changelog has the blocks that they were made from, and a copy
+restored from it has only blocks. Expired blocks are deleted in the changelog too, which is
+compacted and never deletes by age: records that may still be joined must survive, however long no
+record arrives. The row ``006e`` holds the number of the next block.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ LIST_FORMAT = 2
 LIST: Final = StoreKind(
     name="list", prefix=TIME_BYTES, takes=frozenset({"segment_ms"}), needs="segment_ms"
 )
-"""Only the step that owns such a store knows what it holds."""
+"""Only the step that owns such a store can read it."""
 
 KeyRows = tuple[list[int], list[bytes]]
-"""The records of a key in order of time, those of one time as they came: times and values."""
+"""The times and values of a key's records, in time order, then in order of arrival."""
 
 LOOK_ROWS: Final = 16
-"""To look for a key in a list takes as long as to read so many entries of a block."""
+"""Looking up a key in a list takes as long as reading this many entries of a block."""
 
 BLOCK_ROWS: Final = 50
-"""To open a block takes as long as to read so many of its entries."""
+"""Opening a block takes as long as reading this many of its entries."""
 
 SETTLED_PART: Final = 16
-"""Of blocks that cost too much to read this part is settled at a time, at least one of them."""
+"""The share of blocks settled at a time when they cost too much to read; at least one block."""
 
 BLOCKS_PER_SEGMENT: Final = 16
-"""A block covers no longer part of a segment, so those of a time are not far from each other."""
+"""A block covers at most this part of a segment, so that blocks of a time are close together."""
 
 _NEXT: Final = b"\x00n"
 _NUMBER: Final = Struct(">Q")
@@ -119,7 +119,7 @@ class ListRows:
     # --- writing ------------------------------------------------------------------------------
 
     def append(self, keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes]) -> None:
-        """Add entries, one for each key, in the order in which they came."""
+        """Add entries, one for each key, in order of arrival."""
         if not keys:
             return
         if not all(map(le, times, islice(times, 1, None))):
@@ -141,7 +141,7 @@ class ListRows:
         for place, head, (keys, times, values) in sorted(blocks, key=_number_of):
             if settled and settled >= least:
                 return
-            if head.number >= self._first_fresh:  # the changelog must hear of it first
+            if head.number >= self._first_fresh:  # it must be in the changelog first
                 continue
             length = self.segment_ms
             places = time_keys([time // length * length for time in times], keys)
@@ -157,12 +157,12 @@ class ListRows:
     def read(
         self, keys: Sequence[bytes], lows: Sequence[int], highs: Sequence[int]
     ) -> dict[bytes, KeyRows]:
-        """Return what there is of keys between two times, both ends included, and maybe more.
+        """Return at least the entries of keys between two times, both ends included.
 
         Args:
             keys: The keys; one may come more than once.
-            lows: The earliest time that is asked for, for each key.
-            highs: The latest time that is asked for, no further behind than a segment is long.
+            lows: The earliest requested time of each key.
+            highs: The latest requested time, at most a segment's length after the earliest.
         """
         if not keys:
             return {}
@@ -193,9 +193,9 @@ class ListRows:
         return found
 
     def _blocks(self, lows: Sequence[int], highs: Sequence[int]) -> list[_Block]:
-        """Return the blocks of the times that are asked for, in the order of their numbers.
+        """Return the blocks of the requested times, in the order of their numbers.
 
-        If they are too many for what is asked, some are settled for the next time.
+        If they are too many for the request, some are settled for the next time.
         """
         blocks: dict[bytes, _Block] = {}
         for low, high, looks in _spans(lows, highs):
@@ -248,11 +248,12 @@ class ListRows:
         """Remove blocks all of whose entries are older than ``bound``, and segments of lists.
 
         Args:
-            bound: What is older is asked for no more.
-            limit: Lists to remove at most, the oldest first; the next call goes on behind them.
+            bound: Older entries are no longer requested.
+            limit: Maximum number of lists to remove, oldest first; the next call continues after
+                them.
 
         Returns:
-            How many rows that were.
+            How many rows were removed.
         """
         view = self.view
         over = [place for place, _ in self._between(BLOCK, None, bound - 1)]
@@ -283,10 +284,10 @@ def _number_of(block: _Block) -> int:
 
 
 def _spans(lows: Sequence[int], highs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield spans of time that hold all that is asked for, and how many asked for each.
+    """Yield time spans that cover all requests, and the number of requests in each.
 
-    Two that are further apart than any one is long are two: a latecomer has nobody read all that
-    came since.
+    Requests further apart than any one is long are separate, so that a late record does not force
+    reading everything since.
     """
     ordered = sorted(lows)
     longest = max(0, max(map(sub, highs, lows)))

@@ -2,10 +2,10 @@ r"""Blocks: what an epoch adds to a list store, as columns in one row.
 
 A block's key is ``03``, the latest time in it, its number (eight bytes) and its earliest time; its
 value is a msgpack array of three arrays: keys, times and values, by time. So a block is found by
-the span of time that it covers, and those of a segment of time lie side by side.
+the time span that it covers, and blocks of a time segment are adjacent.
 
-A block whose entries went on to the lists of their keys is *settled*: it is gone here, and an
-empty row under ``04`` and the rest of its key says that the changelog still has it.
+A block whose entries moved to the lists of their keys is *settled*: it is deleted here, and an
+empty row under ``04`` and the rest of its key shows that the changelog still has it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ SETTLED: Final = b"\x04"
 """First byte of the key of the row that stands for a settled block."""
 
 BLOCK_BYTES_MAX: Final = 65_536
-"""What the keys and values of a block come to at most. A larger entry is alone in its block: no
-record is larger than what the broker has taken anyway."""
+"""The maximum size of the keys and values of a block. A larger entry is alone in its block: no
+record is larger than the broker accepted anyway."""
 
 Columns = tuple[list[bytes], list[int], list[bytes]]
 """Keys, times and values."""
@@ -55,7 +55,7 @@ unpack_block: Callable[[bytes], Columns] = msgspec.msgpack.Decoder(Columns).deco
 
 
 class Head(NamedTuple):
-    """What the key of a block says.
+    """The contents of the key of a block.
 
     Attributes:
         last: The latest time in it.
@@ -79,7 +79,7 @@ def block_key(head: Head) -> bytes:
 
 
 def head_of(place: bytes) -> Head:
-    """Return what the key of a block says."""
+    """Decode the key of a block."""
     (number,) = _NUMBER.unpack_from(place, _NUMBER_AT)
     return Head(unpack_time(place[_LAST:]), number, unpack_time(place[_FIRST:]))
 

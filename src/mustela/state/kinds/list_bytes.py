@@ -1,4 +1,4 @@
-"""The rows of list stores as bytes: entries made by column, and lists too long for one row.
+"""The rows of list stores as bytes: encoding entries by column, and lists too long for one row.
 
 Layouts: see list.py.
 """
@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 ROW_BYTES_MAX: Final = 65_536
-"""A row that has grown to this is sealed; what an epoch rewrites of a list is no more than this."""
+"""The size at which a row is sealed; an epoch rewrites no more than this of a list."""
 
 SEALED: Final = b"\x02"
-"""First byte of the key of a sealed row of a list; behind it stands its segment."""
+"""First byte of the key of a sealed row of a list; its segment follows."""
 
 Packed = tuple[int, int, bytes]
 """An entry as it comes from a row: (timestamp, number of its block, value)."""
@@ -51,7 +51,7 @@ _unpack: Callable[[bytes], list[Packed]] = unpacker(list[Packed])
 
 
 def pack_entries(times: Sequence[int], number: int, values: Sequence[bytes]) -> list[bytes]:
-    """Return each entry as bytes; all are of one block.
+    """Return each entry as bytes; all belong to one block.
 
     Example:
         >>> entries_of(append_entries(None, pack_entries([5, 7], 1, [b"x", b""])))
@@ -65,7 +65,7 @@ def pack_entries(times: Sequence[int], number: int, values: Sequence[bytes]) -> 
 
 
 def append_entries(packed: bytes | None, entries: Sequence[bytes]) -> bytes:
-    """Return a row with more entries at its end; it is not decoded.
+    """Append entries to a row without decoding it.
 
     Args:
         packed: The row, or None.
@@ -82,7 +82,7 @@ def append_entries(packed: bytes | None, entries: Sequence[bytes]) -> bytes:
 
 
 def entries_of(packed: bytes) -> list[Packed]:
-    """Return the entries in a row, without those that were sealed before."""
+    """Return the entries in a row, without those already sealed."""
     return _unpack(packed[_MARK_BYTES:] if packed[0] == _MARK else packed)
 
 
@@ -92,7 +92,7 @@ def grow(place: bytes, packed: bytes | None, entries: Sequence[bytes]) -> dict[b
     Args:
         place: The key of its row.
         packed: The row, or None.
-        entries: What is new.
+        entries: The new entries.
 
     Example:
         >>> full = append_entries(None, pack_entries([1], 0, [bytes(ROW_BYTES_MAX)]))

@@ -1,14 +1,14 @@
-"""Key-value stores that keep a number of keys and forget the others.
+"""Key-value stores that keep a limited number of keys.
 
-Layout, format 1. Times, and what first bytes mean: see layout.py. The place of a time is taken by a
-running number of uses.
+Layout, format 1. Times, and what first bytes mean: see layout.py. Uses are numbered, and these
+numbers take the place of times.
 
 - ``01`` and the record key: the number of the key's last use, then the row.
 - number and record key: an empty value. In the order of uses.
 - ``00 n``: how many keys there are, and the next number.
 
-A use is a write: the tables and stores that are kept like this write whatever they touch. Keys that
-are pushed out are deleted in the changelog too.
+A use is a write: such tables and stores write whatever they touch. Evicted keys are deleted in the
+changelog too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FILL = Struct(">QQ")
 
 
 class LruView(RecordRows):
-    """The rows of one key group by record key, as if there were no more than those that are kept.
+    """The rows of one key group by record key, limited to those kept.
 
     Args:
         view: The rows of the store.
@@ -66,7 +66,7 @@ class LruView(RecordRows):
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
     ) -> None:
-        """Set the values of many keys, in their order; then forget those that are too many."""
+        """Set the values of many keys, in order; then evict the surplus."""
         fresh = dict(rows)
         stored = self.view.get(_FILL_KEY)
         count, number = (0, 0) if stored is None else _FILL.unpack(stored)

@@ -1,4 +1,4 @@
-"""From rows to the store that a user sees, by the store's kind."""
+"""Opens the store that a user sees, according to its kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Many small rows in one value: a msgpack array that grows at its end without being decoded.
 
-The array always has the five-byte head of msgpack's largest arrays, so that appending is: a new
-number in the head, and the new rows behind the old ones.
+The array always has the five-byte head of msgpack's largest arrays, so that appending means a new
+count in the head, and the new rows after the old ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def count_packed(packed: bytes) -> int:
 
 
 def unpacker(kind: Any) -> Callable[[bytes], Any]:
-    """Return what decodes values of a type."""
+    """Return a decoder for values of a type."""
     return msgspec.msgpack.Decoder(kind).decode
 
 

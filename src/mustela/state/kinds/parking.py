@@ -1,4 +1,4 @@
-"""Parked records: what waits in order of arrival, and which calls are being made for it.
+"""Parked records, in order of arrival, and the calls made for them.
 
 Layout, format 1. What first bytes mean: see layout.py.
 
@@ -7,8 +7,8 @@ Layout, format 1. What first bytes mean: see layout.py.
 - ``01``, record key: how many records of the key wait, where they wait for each other.
 - ``02``, length of the record key (four bytes, all ones for null), record key, sequence number
   (eight bytes): a record, as its owner wrote it.
-- ``03``, sequence number: the record's call is being made: key and who makes it.
-- ``04``, sequence number: the record's turn has come, its call is not made yet: key.
+- ``03``, sequence number: the record's call is running: key and owner.
+- ``04``, sequence number: it is the record's turn, but its call is not running yet: key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["PARKING", "PARKING_FORMAT", "Parked", "ParkedPlace", "ParkingRows"]
 PARKING_FORMAT: Final = 1
 
 PARKING: Final = StoreKind(name="parking")
-"""Only the step that owns such a store knows what it holds."""
+"""Only the step that owns such a store can read it."""
 
 _NEXT: Final = b"\x00n"
 _PARKED: Final = b"\x00p"
@@ -40,18 +40,18 @@ _SEQUENCE_BYTES: Final = 8
 
 
 class ParkedPlace(NamedTuple):
-    """Where a record waits."""
+    """The place of a waiting record."""
 
     key: bytes | None
     sequence: int
 
 
 class Parked(NamedTuple):
-    """A record whose turn has come.
+    """A record whose turn it is.
 
     Attributes:
-        place: Where it waits.
-        owner: Who makes its call; None if nobody does yet.
+        place: Its place.
+        owner: The owner of its call; None if it is not running yet.
         data: The record.
     """
 
@@ -123,11 +123,11 @@ class ParkingRows:
         return [0 if stored is None else int.from_bytes(stored, "big") for stored in found]
 
     def set_count(self, key: bytes, count: int) -> None:
-        """Note how many records of a key wait."""
+        """Set how many records of a key wait."""
         self.view.put(key_row(key), _number(count) if count else None)
 
     def add(self, records: Sequence[tuple[bytes | None, bytes]]) -> list[ParkedPlace]:
-        """Add records behind all others; return where they wait."""
+        """Add records after all others; return their places."""
         if not records:
             return []
         stored = self.view.get(_NEXT)
@@ -141,22 +141,22 @@ class ParkingRows:
         return places
 
     def call(self, place: ParkedPlace, owner: str) -> None:
-        """Note that a record's call is being made."""
+        """Note that a record's call is running."""
         mark = _number(place.sequence)
         self.view.put(_CALLED + mark, _ENCODE(_Called(place.key, owner)))
         self.view.put(_READY + mark, None)
 
     def make_ready(self, place: ParkedPlace) -> None:
-        """Note that a record's turn has come, and that its call is to be made."""
+        """Note that it is a record's turn, and its call must be made."""
         self.view.put(_READY + _number(place.sequence), _ENCODE(place.key))
 
     def remove(self, place: ParkedPlace) -> None:
-        """Remove a record whose turn had come."""
+        """Remove a record whose turn it was."""
         mark = _number(place.sequence)
         self.view.put_many([(_row(place), None), (_CALLED + mark, None), (_READY + mark, None)])
 
     def called(self) -> Iterator[Parked]:
-        """Iterate over the records whose calls are being made, oldest first."""
+        """Iterate over the records whose calls are running, oldest first."""
         found = [
             (ParkedPlace(call.key, int.from_bytes(stored[1:], "big")), call.owner)
             for stored, data in self.view.range(_CALLED, _READY)
@@ -166,7 +166,7 @@ class ParkingRows:
         return self._with_records(found)
 
     def ready(self, limit: int) -> Iterator[Parked]:
-        """Iterate over the records whose calls are to be made, oldest first."""
+        """Iterate over the records whose calls must be made, oldest first."""
         rows = islice(self.view.range(_READY, _BEHIND), limit)
         found = [
             (ParkedPlace(_KEY(data), int.from_bytes(stored[1:], "big")), None)
@@ -176,11 +176,11 @@ class ParkingRows:
 
     @property
     def waits(self) -> bool:
-        """Whether the turn of any record has come."""
+        """Return whether it is the turn of any record."""
         return self.view.first(_CALLED, _BEHIND) is not None
 
     def queue(self, key: bytes, *, after: int = -1, limit: int) -> list[tuple[ParkedPlace, bytes]]:
-        """Return the next records of a key behind the one with sequence number ``after``."""
+        """Return the next records of a key after the one with sequence number ``after``."""
         head = _head(key)
         rows = self.view.range(head + _number(after + 1), head + b"\xff" * _SEQUENCE_BYTES)
         return [

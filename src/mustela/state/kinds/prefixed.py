@@ -1,4 +1,4 @@
-"""Some rows of a store by themselves: those whose keys begin with the same bytes."""
+"""A view of the rows of a store whose keys begin with the same bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PrefixedView:
 
     Args:
         view: The rows of the whole store.
-        prefix: What their keys begin with.
+        prefix: The prefix of their keys.
 
     Example:
         >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
@@ -60,7 +60,7 @@ class PrefixedView:
         self._view.put_many({prefix + key: value for key, value in dict(rows).items()})
 
     def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove rows whose time is over, without a word in the changelog."""
+        """Remove expired rows, without writing to the changelog."""
         self._view.expire([self._prefix + key for key in keys])
 
     def range(
@@ -74,7 +74,7 @@ class PrefixedView:
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, bytes] | None:
-        """Return the first row that `range` would give."""
+        """Return the first row that `range` would yield."""
         row = self._view.first(self._prefix + (low or b""), self._high(high), reverse=reverse)
         if row is not None and row[0].startswith(self._prefix):
             return row[0][self._cut :], row[1]

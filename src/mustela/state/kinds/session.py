@@ -8,14 +8,14 @@ Layout, format 1:
 - due time and record key: an empty value. Each key has one; it is at or below the first end of the
   key's sessions.
 
-An aggregation needs every live session of a key to see what merges, and there are few of them
-(one, mostly), so they are one value: those of many keys are one `getmulti`. A row for each session
-would need a range scan for each key (measured in benchmarks/stores.py). The due time is left alone
-while sessions grow, so that most updates write one row, not three; whoever finds a key that is due
-and has no session that old moves it.
+An aggregation needs every live session of a key to see what merges, and there are few of them (one,
+mostly), so they are one value: those of many keys are one `getmulti`. A row for each session would
+need a range scan for each key (measured in benchmarks/stores.py). The due time is not changed while
+sessions grow, so that most updates write one row, not three; it is moved when a due key turns out
+to have no session that old.
 
-What expires is removed in the changelog too, which is compacted and never deletes by age: the two
-rows of a key are not always written together, and one without the other would be a session that
+Expired sessions are deleted in the changelog too, which is compacted and never deletes by age: the
+two rows of a key are not always written together, and one without the other would be a session that
 never ends.
 """
 
@@ -91,7 +91,7 @@ class SessionRows:
     def save_many(self, sessions: Mapping[bytes, Sequence[Session]]) -> None:
         """Set all sessions of many keys; none deletes a key.
 
-        Cheapest behind `load_many` of the same keys.
+        Cheapest after `load_many` of the same keys.
         """
         keys = list(sessions)
         rows: dict[bytes, bytes | None] = {}
@@ -167,7 +167,7 @@ class SessionRows:
     ) -> Iterator[tuple[bytes, int, int, Any]]:
         """Iterate over (record key, start, end, row) with from_ <= end <= to.
 
-        They come by end, then by key, then by start. Nothing is changed.
+        They are ordered by end, then by key, then by start. Nothing is changed.
         """
         found = [
             (key, start, end, row)
@@ -184,10 +184,10 @@ class SessionRows:
         return None if row is None else unpack_time(row[0])
 
     def settle(self, bound: int) -> None:
-        """Move the due times below ``bound`` of keys that have no session that old any more.
+        """Move the due times below ``bound`` of keys that no longer have a session that old.
 
-        Called before `ending`, once for each step of time, it keeps keys whose sessions go on and
-        on from being looked at each time.
+        Called before `ending`, once for each advance of time, it avoids checking keys with long
+        sessions each time.
         """
         rows: dict[bytes, bytes | None] = {}
         for key, stored in self._due(bound - 1):
@@ -209,7 +209,7 @@ class SessionRows:
         return count
 
     def _due(self, to: int) -> list[tuple[bytes, bytes]]:
-        """Return the keys that are due, with what they hold."""
+        """Return the due keys, with their rows."""
         keys = [mark[TIME_BYTES:] for mark, _ in time_rows(self.view, to=to)]
         due: list[tuple[bytes, bytes]] = []
         for key, stored in zip(keys, self.view.getmulti(key_rows(keys)), strict=True):

@@ -1,4 +1,4 @@
-"""Session stores as their users see them."""
+"""Session stores, as users see them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _SessionStore(TypedStore[K, V, S], Generic[K, V, S]):
     kind = "session"
 
     def remove(self, session: Windowed[K]) -> None:
-        """Remove a session; one that is not there is fine."""
+        """Remove a session, if it exists."""
         data = self._key_bytes(session.key)
         SessionRows(self._groups.of(data)).put(data, session.start, session.end, None)
 
     def delete(self, session: Windowed[K]) -> S | None:
-        """Remove a session; return what `fetch_session` would have, or None."""
+        """Remove a session; return what `fetch_session` would have returned, or None."""
         row = self._row_at(self._place(session))
         if row is None:
             return None
@@ -214,14 +214,14 @@ class _SessionStore(TypedStore[K, V, S], Generic[K, V, S]):
 
 
 class SessionStore(_SessionStore[K, V, V]):
-    """A store of keys, sessions and values, with Kafka's methods and a mapping's.
+    """A session store, with the methods of Kafka Streams and of a mapping.
 
-    A session is a `Windowed` key; both its ends are inside. Sessions of a key come by end, then by
-    start; those of several keys by key first. What has expired is not shown, and what is put too
-    late is left out.
+    A session is a `Windowed` key, both ends included. Sessions of a key are ordered by end, then by
+    start; those of several keys by key first. Expired sessions are not shown, and sessions put too
+    late are ignored.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes and retention.
 
     Example:
@@ -255,15 +255,16 @@ class SessionStore(_SessionStore[K, V, V]):
         return self._put_if_absent(self._place(session), value)
 
     def compute(self, session: Windowed[K], fn: Callable[[V | None], V | None]) -> V | None:
-        """Set the value of a session to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of a session by the result of ``fn``; return the new value.
 
-        It is the session with exactly these ends: to find those that a record belongs to, and to
-        make one of several, use `find_sessions`, `remove` and `put`. Nothing comes between the read
-        and the write. If ``fn`` raises, nothing is changed.
+        The session is the one with exactly these ends: to find the sessions that a record belongs
+        to, and to merge several, use `find_sessions`, `remove` and `put`. The read and the write
+        are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             session: Key and ends.
-            fn: Called with the value, None if there is none; None as its result removes.
+            fn: Called with the value, or None if there is none; returns the new value, or None to
+                remove.
 
         Example:
             >>> from mustela import Windowed
@@ -277,12 +278,13 @@ class SessionStore(_SessionStore[K, V, V]):
         return self._compute(self._place(session), fn)
 
     def merge(self, session: Windowed[K], value: V, fn: Callable[[V, V], V | None]) -> V | None:
-        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return it.
+        """Set a session to ``value``, or to ``fn(old, value)`` if it exists; return the value.
 
         Args:
             session: Key and ends.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result removes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                remove.
         """
         return self._merge(self._place(session), value, fn)
 
@@ -294,10 +296,10 @@ class SessionStore(_SessionStore[K, V, V]):
 
 
 class SessionStoreWithHeaders(_SessionStore[K, V, AggregationWithHeaders[V]]):
-    """A session store that shows the headers of the record that each aggregate comes from.
+    """A session store with the headers of each aggregate's record.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes and retention; it keeps headers.
 
     Raises:
@@ -342,11 +344,12 @@ class SessionStoreWithHeaders(_SessionStore[K, V, AggregationWithHeaders[V]]):
         *,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set the aggregate of a session to what ``fn`` makes of the one it has; return it.
+        """Replace the aggregate of a session by the result of ``fn``; return the new one.
 
         Args:
             session: Key and ends, exactly.
-            fn: Called with the aggregate alone, None if there is none; None as its result removes.
+            fn: Called with the aggregate alone, or None if there is none; returns the new one, or
+                None to remove.
             headers: The new aggregate's headers.
         """
         return self._compute(self._place(session), fn, headers=headers)
@@ -359,12 +362,13 @@ class SessionStoreWithHeaders(_SessionStore[K, V, AggregationWithHeaders[V]]):
         *,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set a session to ``value``, or to ``fn(old, value)`` if there is one; return it.
+        """Set a session to ``value``, or to ``fn(old, value)`` if it exists; return the value.
 
         Args:
             session: Key and ends.
             value: The value; not None.
-            fn: Called with the aggregate that is there and with ``value``; None removes.
+            fn: Called with the existing aggregate and ``value``; returns the new one, or None to
+                remove.
             headers: The new aggregate's headers.
         """
         return self._merge(self._place(session), value, fn, headers=headers)

@@ -1,7 +1,7 @@
-"""Rows whose values stand behind the time of their record.
+"""Rows with a timestamp before each value.
 
 Layout of a timestamped value, format 1: eight bytes of big-endian milliseconds, then the value's
-own bytes, as Kafka Streams has it; headers may stand before it (headers.py).
+own bytes, as Kafka Streams has it; headers may precede it (headers.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_TIMESTAMP: Final = -1
 
 _TIME = Struct(">q")
 TIMED_BYTES: Final = _TIME.size
-"""How many bytes the time before a value has."""
+"""The size of the time before a value, in bytes."""
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V_co]):
@@ -60,7 +60,7 @@ def unpack_timestamped(stored: bytes) -> tuple[bytes, int]:
 
 
 def timestamped_unpacker(spec: StoreSpec) -> Callable[[bytes], tuple[bytes, int]]:
-    """Return what finds the value and the timestamp in the stored form of a store."""
+    """Return the function that reads value and timestamp from a store's rows."""
     if not spec.with_headers:
         return unpack_timestamped
     return lambda stored: unpack_timestamped(without_headers(stored))
@@ -74,7 +74,7 @@ def unpack_headed(stored: bytes, serde: Serde[Any]) -> ValueTimestampHeaders[Any
 
 
 def no_headers(spec: StoreSpec) -> StoreError:
-    """Return the error for who wants headers of a store that keeps none."""
+    """Return the error for requesting headers of a store that keeps none."""
     return StoreError(
         f"store {spec.name!r} keeps no headers: it is a {spec.kind} store",
         fix="take the handle without headers, or make the store with headers",

@@ -1,4 +1,4 @@
-"""Timers: what is to fire for a key at a time.
+"""Timers: what fires for a key at some time.
 
 Layout, format 1. Times, and what first bytes mean: see layout.py.
 
@@ -37,7 +37,7 @@ __all__ = ["CLOCK_ROW", "SCHEDULE_ROW", "TIMER", "TIMER_FORMAT", "StoredTimer", 
 TIMER_FORMAT = 1
 
 TIMER: Final = StoreKind(name="timer")
-"""Only the step that owns such a store knows what it holds."""
+"""Only the step that owns such a store can read it."""
 
 CLOCK_ROW: Final = b"\x02"
 """First byte of the rows of timers by the clock."""
@@ -55,7 +55,7 @@ class StoredTimer(NamedTuple):
     Attributes:
         time: When it fires, in milliseconds.
         key: The record key.
-        name: Tells timers of one key apart.
+        name: Distinguishes timers of one key.
         data: Bytes that belong to the owner of the store.
     """
 
@@ -102,14 +102,14 @@ class TimerRows:
         self.view = view
 
     def register_many(self, timers: Iterable[StoredTimer]) -> None:
-        """Set timers; one of the same key and name is replaced, and of several the last stays."""
+        """Set timers, replacing those of the same key and name; the last of several wins."""
         self.change_many({(timer.key, timer.name): timer for timer in timers})
 
     def change_many(self, changes: Mapping[tuple[bytes, bytes], StoredTimer | None]) -> None:
         """Set and remove timers, with one fetch for all.
 
         Args:
-            changes: By key and name; None removes, and a timer that is not set may be removed.
+            changes: The timers by key and name; None removes one, if it is set.
         """
         fresh = {KEY_ROW + _tail(*place): timer for place, timer in changes.items()}
         places = list(fresh)
@@ -129,7 +129,7 @@ class TimerRows:
             rows[place] = head
             rows[head + tail] = timer.data
         if same:
-            self.view.getmulti(same)  # what is written as it was is no change
+            self.view.getmulti(same)  # unchanged rows are not written
         self.view.put_many(rows)
 
     def time_of(self, key: bytes, name: bytes = b"") -> int | None:
@@ -149,7 +149,7 @@ class TimerRows:
     def due(self, until: int = TIME_MAX, *, since: int = TIME_MIN) -> Iterator[StoredTimer]:
         """Iterate over the timers with since <= time <= until, by (time, key, name).
 
-        They stay where they are.
+        They are not removed.
         """
         timers = (_timer(stored, data) for stored, data in time_rows(self.view, since, until))
         for _, same in groupby(timers, key=lambda timer: timer.time):

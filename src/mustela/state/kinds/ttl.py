@@ -1,16 +1,16 @@
-"""Key-value stores whose rows are kept for a time after they were written.
+"""Key-value stores whose rows expire some time after they were written.
 
 Layout, format 1. Times, and what first bytes mean: see layout.py.
 
-- ``01`` and the record key: the time that the row's age is counted from, the time that its line of
-  the index has (eight bytes each), then the row.
+- ``01`` and the record key: the time from which the row's age is counted, the time of its index
+line (eight bytes each), then the row.
 - time and record key: an empty value. The index: one line for each row, at the row's time or before
   it. A row that is written again keeps its line, which is moved when it comes due; so a key that is
   written often costs no more than one that is not.
 - ``00``: the stream time of the key group.
 
-Times are those of writing, not of expiry, so another time to live holds for the rows that are
-there. What has expired is deleted in the changelog too.
+Times are those of writing, not of expiry, so a changed time to live applies to existing rows.
+Expired rows are deleted in the changelog too.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ TTL_FORMAT = 1
 
 _HEAD = Struct(">qq")
 TTL_HEAD_BYTES: Final = _HEAD.size
-"""How many bytes a stored row has before what was put."""
+"""How many bytes precede the value in a stored row."""
 
 
 class Expired(NamedTuple):
-    """A row that was removed because its time was over.
+    """A row that was removed because it had expired.
 
     Attributes:
         key: The record key.
         time: When it was written.
-        row: What it was.
+        row: Its value.
     """
 
     key: bytes
@@ -60,13 +60,13 @@ class Expired(NamedTuple):
 
 
 class TtlClock:
-    """What time it is for the rows of a store in one key group.
+    """The current time for the rows of a store in one key group.
 
     Attributes:
-        now: Gives the time at which rows are read, so that older ones are not seen; None where
-            all that are there are seen.
-        written: The time of rows that have none of their own, by record key.
-        otherwise: Gives the time of rows that are not in ``written``.
+        now: Returns the time at which rows are read, so that expired ones are hidden; None to hide
+            none.
+        written: The time of rows without their own time, by record key.
+        otherwise: Returns the time of rows that are not in ``written``.
     """
 
     __slots__ = ("now", "otherwise", "written")
@@ -78,14 +78,14 @@ class TtlClock:
 
 
 class TtlView(RecordRows):
-    """The rows of one key group by record key, with the time that each was written.
+    """The rows of one key group by record key, with the time each was written.
 
     Args:
         view: The rows of the store.
         spec: The store.
 
     Attributes:
-        clock: What time it is; as long as nobody says it, nothing is hidden.
+        clock: The current time; until it is set, nothing is hidden.
 
     Example:
         >>> from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
@@ -117,7 +117,7 @@ class TtlView(RecordRows):
         self._unpack = timestamped_unpacker(spec) if timed else None
 
     def _now(self) -> int | None:
-        """Return the time up to which what was written is not seen; None if all is."""
+        """Return the time up to which rows are hidden, or None to hide none."""
         now = self.clock.now
         return None if now is None else now() - self._ttl_ms
 
@@ -176,7 +176,7 @@ class TtlView(RecordRows):
         self.view.put_many(written)
 
     def _time(self, key: bytes, value: bytes, before: int | None) -> int:
-        """Return the time of a row; one that has none of its own gets no older by being written."""
+        """Return the time of a row; writing never makes a row without its own time older."""
         if self._unpack is not None:
             time = self._unpack(value)[1]
             if time >= 0:
@@ -198,11 +198,11 @@ class TtlView(RecordRows):
         return gone
 
     def take_until(self, time: int, *, most: int | None = None) -> list[Expired]:
-        """Remove the rows that were written at a time or before it, and return them by time.
+        """Remove the rows written at or before a time, and return them by time.
 
         Args:
             time: The time.
-            most: How many lines of the index are looked at.
+            most: Maximum number of index lines to check.
         """
         due = [stored for stored, _ in islice(time_rows(self.view, to=time), most)]
         if not due:
@@ -212,7 +212,7 @@ class TtlView(RecordRows):
         written: dict[bytes, bytes | None] = dict.fromkeys(due)
         for key, stored in zip(keys, self.view.getmulti(key_rows(keys)), strict=True):
             if stored is None:
-                continue  # a line without a row is one too many
+                continue  # an index line without a row
             at, _ = _HEAD.unpack_from(stored)
             if at <= time:
                 gone.append(Expired(key, at, stored[TTL_HEAD_BYTES:]))

@@ -1,4 +1,4 @@
-"""What all stores share that users see: serdes, changes of a value, how far back one is read."""
+"""What all user-visible stores share: serdes, changing a value, how far back one is read."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def to_ms(moment: Moment | None, default: int) -> int:
 
 
 class TypedStore(Generic[K, V, S]):
-    """A store as its users see it, with the serdes of its keys and values.
+    """The base of user-visible stores, with the serdes of keys and values.
 
-    What a kind adds are its ways to read and ``put``; K are its keys, V its values, and S is what
-    a reader gets.
+    A kind adds its methods to read and ``put``; K are its keys, V its values, and S is what a
+    reader gets.
 
     Args:
-        groups: Where the rows are, by key group.
+        groups: The rows, by key group.
         spec: Name, kind, serdes and times of the store.
 
     Raises:
@@ -65,7 +65,7 @@ class TypedStore(Generic[K, V, S]):
     """
 
     kind: ClassVar[str] = ""
-    """The kind of store that a subclass shows; empty where it says so itself."""
+    """The kind of store of a subclass; empty if it checks the kind itself."""
 
     def __init__(self, groups: GroupedView, spec: StoreSpec) -> None:
         if self.kind not in ("", spec.kind):
@@ -77,7 +77,7 @@ class TypedStore(Generic[K, V, S]):
             )
         self.spec = spec
         self._groups = groups
-        # Serdes; None comes of None alone, so that what is read of a row needs no look at its type.
+        # Serdes; only None decodes to None, so that no type check is needed for what is read.
         self._key: Any = spec.key_serde or ValueSerde(sort_keys=True)
         self._value: Any = spec.rows_of(spec.read_serde)
 
@@ -99,8 +99,9 @@ class TypedStore(Generic[K, V, S]):
     def __bool__(self) -> bool:
         return True
 
-    # The verbs that change a value, over what a kind says of its rows: where one is, what is in it,
-    # and how it is written. A place is whatever finds a row: a key's bytes, with a moment or two.
+    # The methods that change a value, over what a kind defines for its rows: where a row is, what
+    # is in it, and how it is written. A place identifies a row: a key's bytes, with up to two
+    # times.
 
     def _row_at(self, place: Any) -> Any:
         """Return the row at a place, or None."""
@@ -111,7 +112,7 @@ class TypedStore(Generic[K, V, S]):
         raise NotImplementedError
 
     def _shown(self, row: Any) -> S:
-        """Return what a reader gets of a row."""
+        """Return what a reader gets for a row."""
         raise NotImplementedError
 
     def _set_at(self, place: Any, value: V | None, timestamp: int, headers: HeadersLike) -> Any:
@@ -186,7 +187,7 @@ class TypedStore(Generic[K, V, S]):
         return int.from_bytes(stored, "big", signed=True) - self.spec.retention_ms + 1
 
     def _observe(self, view: RowView, time: int) -> tuple[int, bool]:
-        """Move a key group's stream time; return its oldest time to show, and whether it moved."""
+        """Advance a key group's stream time; return its oldest visible time, and if it advanced."""
         stored = view.get(STREAM_TIME)
         before = -1 if stored is None else int.from_bytes(stored, "big", signed=True)
         if time > before:

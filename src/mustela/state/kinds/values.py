@@ -1,4 +1,4 @@
-"""The values in the rows of a store, whatever its kind, so that they can be written anew."""
+"""The values in the rows of a store of any kind, so that they can be rewritten."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["with_values"]
 
 
 def with_values(spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a row with other values in it; rows of a kind that have none stay as they are.
+    """Return a row with other values in it; rows without values are unchanged.
 
     Args:
         spec: The store; the rows of its kind stay as long as they can be read.
         key: The row's key.
         row: The row, as it is stored and logged.
-        change: Gives the bytes of a value for those that are there.
+        change: Returns the new bytes of a value.
 
     Example:
         >>> spec = StoreSpec(name="totals", kind="key_value")

@@ -1,4 +1,4 @@
-"""Versioned stores: what each key was, and when.
+"""Versioned stores: the values of each key over time.
 
 Layout, format 1. Times, and what first bytes mean: see layout.py.
 
@@ -10,9 +10,9 @@ Layout, format 1. Times, and what first bytes mean: see layout.py.
 - ``00``: the largest time of any put, the *observed time*, as eight bytes (signed, big-endian).
 
 So the latest versions of many keys are one `getmulti`, and so are the few segments that an older
-version can be in. Appending the version that has just ended decodes nothing. Whole segments go
-when the history is over, in the changelog too: it is compacted and its rows are these rows, so it
-needs no lag before it may be compacted.
+version can be in. Appending the version that has just ended decodes nothing. Whole segments are
+deleted when the history has expired, in the changelog too: it is compacted and has the same rows,
+so it needs no compaction lag.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _SEGMENTS: Final = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60
 
 
 class Version(NamedTuple):
-    """A value of a key, and when it held.
+    """A value of a key, and when it was valid.
 
     Attributes:
         value: The value's bytes.
-        timestamp: Since when.
-        valid_to: Until when, not included; None for the latest version.
+        timestamp: The start of its validity.
+        valid_to: The end of its validity, not included; None for the latest version.
     """
 
     value: bytes
@@ -96,7 +96,7 @@ class VersionedRows:
 
     Args:
         view: The rows of the store.
-        history_retention_ms: How far behind the observed time a version can be put or read.
+        history_retention_ms: How far before the observed time a version can be put or read.
         segment_ms: Length of a segment; the same for the life of a store.
 
     Example:
@@ -133,14 +133,14 @@ class VersionedRows:
 
     @property
     def bound(self) -> int:
-        """The oldest time that can be put, or read where it is not the latest version's."""
+        """The oldest time that can be put, or read from the history."""
         return self.observed - self.history_retention_ms
 
     def put(self, key: bytes, value: bytes | None, timestamp: int) -> int:
-        """Put a version; None is a deletion, and a version as any other.
+        """Put a version; None is a deletion, which is also a version.
 
         Returns:
-            Until when it holds, `LATEST` if nothing has followed it, or `NOT_PUT` if it is older
+            Until when it is valid, `LATEST` if no version follows it, or `NOT_PUT` if it is older
             than the history.
         """
         return self.put_many([key], [value], [timestamp])[0]
@@ -148,9 +148,9 @@ class VersionedRows:
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int]
     ) -> list[int]:
-        """Put versions one after the other; return for each what `put` does.
+        """Put versions one by one; return the results of `put`.
 
-        Two fetches for what most of them need.
+        Most of them need only two fetches together.
         """
         places = key_rows(keys)
         length = self.segment_ms
@@ -179,12 +179,12 @@ class VersionedRows:
             span = latest, timestamp, _value_of(stored)
             self.view.put(segment, append_packed(self.view.get(segment), [span]))
         elif value is None and self.view.get(segment) is None:
-            self.view.put(segment, EMPTY)  # brings the deletion back to mind when it is over
+            self.view.put(segment, EMPTY)  # so that the deletion is found when it expires
         self.view.put(place, _latest_row(value, timestamp))
         return LATEST
 
     def _put_history(self, key: bytes, value: bytes | None, timestamp: int, latest: int) -> int:
-        """Put a version that is not the latest into the history; return until when it holds."""
+        """Put a version that is not the latest into the history; return until when it is valid."""
         later = self._spans([key], [timestamp], [latest])[0]
         if later and later[0][0] <= timestamp:
             start, valid_to, old = later[0]
@@ -207,7 +207,7 @@ class VersionedRows:
     def _spans(
         self, keys: Sequence[bytes], froms: Sequence[int], latest: Sequence[int]
     ) -> list[list[_Span]]:
-        """Return the older versions of each key that end behind ``from``, with one fetch."""
+        """Return the older versions of each key that end after ``from``, with one fetch."""
         length = self.segment_ms
         places = [
             [time_key(start, key) for start in range((low + 1) // length * length, end + 1, length)]
@@ -223,7 +223,7 @@ class VersionedRows:
         return found
 
     def delete(self, key: bytes, timestamp: int) -> Version | None:
-        """Put a deletion; return the version that held at ``timestamp``, or None."""
+        """Put a deletion; return the version valid at ``timestamp``, or None."""
         if timestamp < self.bound:
             return None
         held = self.get(key, timestamp)
@@ -231,7 +231,7 @@ class VersionedRows:
         return held
 
     def get(self, key: bytes, as_of: int | None = None) -> Version | None:
-        """Return the latest version, or the one that held at ``as_of``; None if there is none."""
+        """Return the latest version, or the one valid at ``as_of``; None if there is none."""
         if as_of is None:
             return self.latest_many([key])[0]
         return self.as_of_many([key], [as_of])[0]
@@ -241,7 +241,7 @@ class VersionedRows:
         return [_version(stored) for stored in self.view.getmulti(key_rows(keys))]
 
     def as_of_many(self, keys: Sequence[bytes], times: Sequence[int]) -> list[Version | None]:
-        """Return for each key the version that held at its time.
+        """Return, for each key, the version valid at its time.
 
         One fetch for the latest versions, and one more for those that need an older one. A time
         that is older than the history finds a latest version only.
@@ -269,7 +269,7 @@ class VersionedRows:
     def versions(
         self, key: bytes, from_: int = TIME_MIN, to: int = TIME_MAX, *, reverse: bool = False
     ) -> list[Version]:
-        """Return the versions that held at any time from_ <= time <= to; deletions are left out."""
+        """Return the versions valid at any time from_ <= time <= to, without deletions."""
         stored = self.view.get(key_row(key))
         if stored is None:
             return []
@@ -283,7 +283,7 @@ class VersionedRows:
         return found[::-1] if reverse else found
 
     def expire(self) -> int:
-        """Remove the history that nobody can read; return how many rows that were."""
+        """Remove the expired history; return how many rows were removed."""
         bound = self.bound
         over = [stored for stored, _ in time_rows(self.view, to=bound - self.segment_ms)]
         if not over:
@@ -313,5 +313,5 @@ def _version(stored: bytes | None) -> Version | None:
 
 
 def split_latest(stored: bytes) -> tuple[bytes, bytes | None]:
-    """Return what stands before the value in the row of a latest version, and the value."""
+    """Split the row of a latest version into what precedes the value, and the value."""
     return stored[:_BODY], None if stored[TIME_BYTES:_BODY] == _DELETED else stored[_BODY:]

@@ -1,4 +1,4 @@
-"""Versioned stores as their users see them."""
+"""Versioned stores, as users see them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ D = TypeVar("D")
 
 
 class VersionedRecord(NamedTuple, Generic[V_co]):
-    """A value, and when it held.
+    """A value, and when it was valid.
 
     Attributes:
         value: The value.
-        timestamp: Since when, in milliseconds.
-        valid_to: Until when, not included; None for the newest version.
+        timestamp: The start of its validity, in milliseconds.
+        valid_to: The end of its validity in milliseconds, not included; None for the newest
+            version.
     """
 
     value: V_co
@@ -39,10 +40,10 @@ class VersionedRecord(NamedTuple, Generic[V_co]):
 
 
 class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
-    """A store that knows what the value of a key was at a moment of the past.
+    """A store that knows the value of a key at times in the past.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes and how far back the history goes.
 
     Example:
@@ -71,36 +72,36 @@ class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
         self._history = spec.history_retention_ms
 
     def put(self, key: K, value: V | None, timestamp: Moment) -> int:
-        """Put a version; None is a deletion, and a version as any other.
+        """Put a version; None is a deletion, which is also a version.
 
         Returns:
-            Until when it holds; -1 if nothing has followed it; the least of all 8-byte numbers if
-            it is older than the history and was not put.
+            Until when it is valid, in milliseconds; -1 if no version follows it; the lowest 64-bit
+            integer if it is older than the history and was not put.
         """
         return self._set_at(self._place(key, timestamp), value, NO_TIMESTAMP, ())
 
     def delete(self, key: K, timestamp: Moment) -> VersionedRecord[V] | None:
-        """Put a deletion; return the version that held at ``timestamp``, or None."""
+        """Put a deletion; return the version valid at ``timestamp``, or None."""
         data = self._key_bytes(key)
         return self._found(self._rows(data).delete(data, to_ms(timestamp, 0)))
 
     def put_if_absent(
         self, key: K, value: V | None, timestamp: Moment
     ) -> VersionedRecord[V] | None:
-        """Put a version unless one held at ``timestamp``; return that one, or None."""
+        """Put a version unless one is valid at ``timestamp``; return that one, or None."""
         return self._put_if_absent(self._place(key, timestamp), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None], timestamp: Moment) -> V | None:
-        """Put what ``fn`` makes of the version that held at a moment; return the new value.
+        """Put the result of ``fn`` as a version; return the new value.
 
-        Later versions stay as they are: the new one holds until the next of them. Nothing comes
-        between the read and the write. If ``fn`` raises, nothing is changed.
+        Later versions are not changed: the new one is valid until the next of them. The read and
+        the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value that held at ``timestamp``, None if there was none; None as
-                its result is a deletion.
-            timestamp: Since when the new version holds.
+            fn: Called with the value valid at ``timestamp``, or None; returns the new value, or
+                None for a deletion.
+            timestamp: When the new version becomes valid.
 
         Example:
             >>> from mustela.processors import ContextualProcessor
@@ -115,13 +116,14 @@ class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
     def merge(
         self, key: K, value: V, fn: Callable[[V, V], V | None], timestamp: Moment
     ) -> V | None:
-        """Put ``value``, or ``fn(old, value)`` if a version held at a moment; return the new value.
+        """Put ``value``, or ``fn(old, value)`` if there is an old version; return the new value.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that held and with ``value``; None is a deletion.
-            timestamp: Since when the new version holds.
+            fn: Called with the old value and ``value``; returns the new value, or None for a
+                deletion.
+            timestamp: When the new version becomes valid.
         """
         return self._merge(self._place(key, timestamp), value, fn)
 
@@ -130,10 +132,10 @@ class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
     @overload
     def get(self, key: K, default: D, *, as_of: Moment | None = None) -> VersionedRecord[V] | D: ...
     def get(self, key: K, default: Any = None, *, as_of: Moment | None = None) -> Any:
-        """Return the newest version, or the one that held at ``as_of``; ``default`` if none did.
+        """Return the newest version, or the one valid at ``as_of``; ``default`` if there is none.
 
-        Kafka Streams' ``get(key, asOfTimestamp)`` is ``get(key, as_of=timestamp)``: what stands
-        second is the default, as in each store.
+        Kafka Streams' ``get(key, asOfTimestamp)`` is ``get(key, as_of=timestamp)``: the second
+        argument is the default, as in all stores.
         """
         data = self._key_bytes(key)
         when = None if as_of is None else to_ms(as_of, 0)
@@ -152,9 +154,9 @@ class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
         *,
         reverse: bool = False,
     ) -> Iterator[VersionedRecord[V]]:
-        """Iterate over the versions that held at any time_from <= time <= time_to.
+        """Iterate over the versions valid at any time_from <= time <= time_to.
 
-        Deletions are left out, and what is older than the history.
+        Deletions, and versions older than the history, are left out.
         """
         data = self._key_bytes(key)
         first, last = self._times(time_from, time_to)

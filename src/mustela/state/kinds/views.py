@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class GroupedView(Protocol):
-    """Where the rows of a store are, by key group."""
+    """The rows of a store, by key group."""
 
     def of(self, key: bytes) -> RowView:
         """Return the key group of a record key."""
@@ -36,7 +36,7 @@ class GroupedView(Protocol):
 
 
 class StoreView(Protocol):
-    """Where a store's bytes are; `StoreOverlay` is one."""
+    """A store's rows as bytes; `StoreOverlay` is one."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, or None."""
@@ -66,11 +66,11 @@ class StoreView(Protocol):
 
 
 class WholeView(StoreView, GroupedView, Protocol):
-    """Rows that are found by the record's key, and by key group too."""
+    """Rows that can be found by the record's key and by key group."""
 
 
 class GroupViews:
-    """Key groups that are all at hand.
+    """Key groups that are all available.
 
     Args:
         views: The rows of each key group.
@@ -101,10 +101,10 @@ class GroupViews:
 
 
 class MergedView:
-    """Rows that are found by the record key itself, as if there were one key group.
+    """Rows found by the record key itself, as if there were one key group.
 
     Args:
-        groups: Where they are.
+        groups: The rows, by key group.
     """
 
     def __init__(self, groups: GroupedView) -> None:
@@ -162,8 +162,8 @@ def ranged(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Iterate over the rows of several key groups in key order, each key once.
 
-    A processor may write a key that its record does not have, and then several key groups may hold
-    it. What counts is the row of the key's own group, which `get` gives; else that of the first.
+    A processor may write a key other than its record's, and then several key groups may hold it.
+    The row of the key's own group, which `get` returns, wins; otherwise that of the first group.
     """
     runs = [view.range(low, high, reverse=reverse) for view in groups.all()]
     return runs[0] if len(runs) == 1 else _once(merge(*runs, reverse=reverse), groups)
@@ -181,9 +181,9 @@ def _once(
 def merged(
     runs: Iterable[Iterator[T]], *, key: Callable[[T], Any], reverse: bool = False
 ) -> Iterator[T]:
-    """Merge what each key group gives in order into one order, each place in it once.
+    """Merge the ordered rows of key groups into one order, each place once.
 
-    Where several key groups have the same, that of the first counts.
+    If several key groups have the same place, the first group's row wins.
     """
     listed = list(runs)
     if len(listed) == 1:

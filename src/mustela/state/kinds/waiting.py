@@ -1,22 +1,22 @@
 """Waiting rows: records of a stream join that have no partner yet, until their window closes.
 
-Layout, format 2. What an epoch says goes to blocks: a few rows however many records there are, in
-the changelog as here. A block says of records that they wait, and of records that came before that
-they were found: they have a partner, and wait no more. Its key is the first time of closing in it
-(see layout.py), its number and the last time of closing (eight bytes each). Its value is a msgpack
-array of five: the times of closing, in order; a byte for each entry, which is the rank of the side
-(0 right, 1 left) and 2 more for a record that was found; the record keys; as bytes that are read
-only when somebody asks for one, the array of the values, empty for records that were found; and,
-where blocks were merged, the number of the block that each entry came in, as records of one place
-keep the order in which they came.
+Layout, format 2. What an epoch changes goes to blocks: a few rows however many records there are,
+here and in the changelog. A block lists records that start waiting, and earlier records that were
+found: they have a partner, and wait no more. Its key is the first closing time in it (see
+layout.py), its number and the last closing time (eight bytes each). Its value is a msgpack array of
+five: the times of closing, in order; a byte for each entry, which is the rank of the side (0 right,
+1 left) and 2 more for a record that was found; the record keys; the array of the values, as bytes
+that are decoded only when needed, empty for records that were found; and, where blocks were merged,
+the number of the block that each entry came in, as records of one place keep the order in which
+they came.
 
-So what closes next stands at the front, and a block is written once and deleted once, when all of
-it is over. What is over of those that are over in part says the row ``006e``: the number of the
-next block, a time of closing, and the number of the first block of which it says nothing (eight
-bytes each); of the blocks before that, what closes before that time is over.
+So what closes next is at the front, and a block is written once and deleted once, when all of it is
+done. The row ``006e`` says how much is done of partly done blocks: the number of the next block, a
+closing time, and the number of the first block that it does not apply to (eight bytes each); in the
+blocks before that one, everything that closes before that time is done.
 
-An epoch reads the blocks that begin before its end. Where epochs are small and records out of order
-by much more than that, these are many, of which little is over: then they are merged.
+An epoch reads the blocks that begin before its end. With small epochs and records out of order by
+much more than an epoch, these are many blocks, each mostly not done: then they are merged.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ __all__ = ["FOUND", "WAITING_FORMAT", "WaitingBlock", "WaitingPlace", "WaitingRo
 WAITING_FORMAT = 2
 
 BLOCK_ROWS: Final = 128
-"""Entries of a block at most: little is read again of one that is over in part."""
+"""Maximum number of entries of a block, so that little of a partly done block is read again."""
 
 BLOCK_BYTES_MAX: Final = 65_536
-"""What the keys and values of a block come to at most. A larger entry is alone in its block."""
+"""The maximum size of the keys and values of a block. A larger entry is alone in its block."""
 
 PARTS_MAX: Final = 16
-"""Blocks that are over in part, at most; more are merged."""
+"""Maximum number of partly done blocks; more are merged."""
 
 FOUND: Final = 2
 """Added to the rank of a record that was found."""
 
 WaitingPlace = tuple[int, int, bytes]
-"""When a window closes, the rank of its side (0 right, 1 left), and the record key."""
+"""The closing time, the rank of the side (0 right, 1 left), and the record key."""
 
 _NEXT: Final = b"\x00n"
 _STATE: Final = Struct(">QqQ")
@@ -65,20 +65,20 @@ _NUMBER_AT, _LAST_AT = 8, 16
 
 _Columns = tuple[list[int], bytes, list[bytes], bytes, list[int]]
 _Kept = tuple[WaitingPlace, bytes, int]
-"""Where a record waits, its value, and the number of the block that it came in."""
+"""The place of a waiting record, its value, and the number of the block that it arrived in."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], _Columns] = msgspec.msgpack.Decoder(_Columns).decode
 _decode_values: Callable[[bytes], list[bytes]] = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class WaitingBlock:
-    """A block that was read.
+    """A block in memory.
 
     Attributes:
         place: Its key.
         number: Blocks count up, in the order in which they were written.
-        last: The last time of closing.
-        closes: The times of closing, in order.
+        last: The last closing time.
+        closes: The closing times, in order.
         marks: The rank of each entry's side, and `FOUND` more if the record was found.
         keys: The record keys.
     """
@@ -109,23 +109,23 @@ class WaitingBlock:
         return self._values[row]
 
     def came(self, row: int) -> int:
-        """Return the number of the block that an entry came in: records came in this order."""
+        """Return the number of the block that an entry arrived in, in order of arrival."""
         return self._came[row] if self._came else self.number
 
     def entries(self, start: int, stop: int) -> Iterator[tuple[int, int, bytes]]:
-        """Return time of closing, mark and key of some entries."""
+        """Yield closing time, mark and key of some entries."""
         part = slice(start, stop)
         return zip(self.closes[part], self.marks[part], self.keys[part], strict=True)
 
 
 class WaitingRows:
-    """What waits in one key group, as bytes; for one epoch.
+    """The waiting records of one key group, as bytes, for one epoch.
 
     Args:
         view: The rows of the store.
-        width_ms: No block covers a longer span of time.
-        merges: Whether a record that was found never waits again under the same key and time, so
-            that it does not matter which block comes before which.
+        width_ms: No block covers a longer time span.
+        merges: Whether a found record never waits again under the same key and time, so that the
+            order of blocks does not matter.
 
     Attributes:
         blocks: The blocks that were read.
@@ -157,14 +157,14 @@ class WaitingRows:
     # --- reading ------------------------------------------------------------------------------
 
     def read(self, until: int) -> list[WaitingBlock]:
-        """Read the blocks that begin before ``until`` and were not read yet; return these."""
+        """Read the blocks that begin before ``until`` and have not been read yet; return these."""
         begin, self._read_until = self._read_until, max(self._read_until, until)
         found = [WaitingBlock(*row) for row in time_rows(self.view, begin, until - 1)]
         self.blocks += found
         return found
 
     def span(self, block: WaitingBlock, low: int, high: int) -> tuple[int, int]:
-        """Return which entries of a block are not over and close in low <= time < high."""
+        """Return which entries of a block are not done and close in low <= time < high."""
         if block.number < self._unsaid and self._over > low:
             low = self._over
         start = bisect_left(block.closes, low)
@@ -190,13 +190,13 @@ class WaitingRows:
         waiting: Iterable[tuple[WaitingPlace, bytes]],
         found: Iterable[WaitingPlace],
     ) -> None:
-        """Write what an epoch has done.
+        """Write the changes of an epoch.
 
         Args:
-            over: What closes before this is over; all blocks that begin before it were read. None
-                if nothing became over.
-            waiting: Records that wait, with their values; those of a place in order.
-            found: Where records have waited that wait no more.
+            over: Everything that closes before this is done; all blocks that begin before it were
+                read. None if nothing was done.
+            waiting: New waiting records with their values, in order per place.
+            found: The places of records that no longer wait.
         """
         marks = list(found)
         kept = [(place, value, self._next) for place, value in waiting]
@@ -225,7 +225,7 @@ class WaitingRows:
         found: Iterable[WaitingPlace],
         waiting: Iterable[_Kept],
     ) -> tuple[list[WaitingPlace], list[_Kept]]:
-        """Return what is to be written so that some blocks can go."""
+        """Return what to write so that some blocks can be deleted."""
         marks, kept = dict.fromkeys(found), list[_Kept]()
         there: list[tuple[WaitingPlace, WaitingBlock, int]] = []
         for block in sorted(parts, key=attrgetter("number")):
@@ -233,7 +233,7 @@ class WaitingRows:
             for row, (close, mark, key) in enumerate(block.entries(start, stop), start):
                 if mark < FOUND:
                     there.append(((close, mark, key), block, row))
-                else:  # a block that was not read may hold a record of that place
+                else:  # an unread block may hold a record of that place
                     marks[close, mark - FOUND, key] = None
         kept += (
             (place, block.value(row), block.came(row))
@@ -266,7 +266,7 @@ class WaitingRows:
 
 
 def _cut(closes: Sequence[int], sizes: Sequence[int], width: int) -> Iterator[slice]:
-    """Divide entries that are in order of time into those of one block each."""
+    """Divide entries in time order into those of one block each."""
     ends = list(accumulate(sizes))
     start = 0
     while start < len(closes):

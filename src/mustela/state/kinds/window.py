@@ -1,20 +1,19 @@
 """Window stores: one row for each window of a key.
 
-Layout, format 1. A row's key is the window's start (eight bytes, sign flipped, so that bytes are
-in the order of time) and the record key; its value is a timestamped value, packed as in
-key_value.py. All windows of a store have one length, so the end is not stored. So rows are in
-order of start, then of record key: what is over stands at the front, and the windows of many keys
-are one `getmulti`.
+Layout, format 1. A row's key is the window's start (eight bytes, sign flipped, so that bytes sort
+by time) and the record key; its value is a timestamped value, packed as in key_value.py. All
+windows of a store have the same length, so the end is not stored. Rows are ordered by start, then
+by record key: expired windows are at the front, and the windows of many keys are one `getmulti`.
 
 A store whose windows start anywhere (sliding windows, a processor's own) can be *indexed*: a row
 ``01`` and the record key holds the starts of that key, eight bytes each, ascending. It may name
 windows that have expired.
 
-A row ``00`` and ``f`` says from which start on windows are shown, where whoever writes the windows
-knows that better than the store: see `WindowRows.show_from`.
+The row ``00`` and ``f`` says from which start windows are shown, if the writer of the windows knows
+that better than the store: see `WindowRows.show_from`.
 
-Rows that expire are removed here and not in the changelog: it has its own retention, and a reader
-never shows a window that starts below the bound it is given.
+Expired rows are removed here but not in the changelog, which has its own retention; a reader never
+shows a window that starts below its bound.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ window_keys = time_keys
 """(starts, record keys) -> stored keys."""
 
 SHOWN_FROM = b"\x00f"
-"""Where a store keeps the first start that it shows."""
+"""The key of the first start that a store shows."""
 
 _START_BYTES = TIME_BYTES
 _START = Struct(">q")
@@ -110,9 +109,9 @@ class WindowRows:
         self.indexed = indexed
 
     def show_from(self, start: int) -> None:
-        """Show no window that begins before ``start``, and all others, whatever the store's time.
+        """Show the windows from ``start`` on, and no others, whatever the store's time.
 
-        None begins before 0, so nothing is said of that.
+        No window begins before 0, so a start of 0 is not stored.
         """
         self.view.put(SHOWN_FROM, pack_time(max(start, 0)))
 
@@ -136,9 +135,9 @@ class WindowRows:
         *,
         floor: int = TIME_MIN,
     ) -> None:
-        """Set the rows of many windows; of a window that comes twice the last row stays.
+        """Set the rows of many windows; the last row of a repeated window wins.
 
-        Starts below ``floor`` have expired, and leave the index of the keys that are written.
+        Starts below ``floor`` have expired, and are removed from the index of the written keys.
         """
         fresh = dict(zip(window_keys(starts, keys), rows, strict=True))
         self.view.put_many(fresh)
@@ -175,7 +174,7 @@ class WindowRows:
     def starts_of(self, keys: Sequence[bytes]) -> list[list[int]]:
         """Return the starts of each key, ascending, with one fetch; the store is indexed.
 
-        Some may belong to windows that have expired: those have no row any more.
+        Some may belong to expired windows, which no longer have a row.
         """
         assert self.indexed, "this store keeps no index of starts"
         return list(map(unpack_starts, self.view.getmulti(key_rows(keys))))
@@ -183,7 +182,7 @@ class WindowRows:
     def fetch_many(
         self, keys: Sequence[bytes], froms: Sequence[int], tos: Sequence[int]
     ) -> list[list[tuple[int, bytes]]]:
-        """Return for each key its windows with from <= start <= to, by start.
+        """Return, for each key, its windows with from <= start <= to, by start.
 
         Two fetches for all keys; the store is indexed.
         """
@@ -204,7 +203,7 @@ class WindowRows:
     ) -> list[tuple[int, bytes]]:
         """Return the windows of one key with from_ <= start <= to, by start.
 
-        Without an index it goes from one start that anybody has to the next.
+        Without an index it goes from each existing start to the next.
         """
         if self.indexed:
             found = self.fetch_many([key], [from_], [to])[0]

@@ -1,4 +1,4 @@
-"""Window stores as their users see them."""
+"""Window stores, as users see them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _WindowStore(TypedStore[K, V, S], Generic[K, V, S]):
             time_to: The highest start, included.
 
         Returns:
-            With a start: the value or None. With two times: pairs of start and value, by start.
+            With a start: the value, or None. With two times: pairs of start and value, by start.
         """
         if time_to is _ONE:
             return self.get(key, time_from or 0)
@@ -81,7 +81,7 @@ class _WindowStore(TypedStore[K, V, S], Generic[K, V, S]):
     def get(self, key: K, start: Moment, default: Any = None) -> Any:
         """Return the value of the window that begins at ``start``, or ``default``.
 
-        Of several values it is the one that was put last.
+        If there are several values, it is the last one put.
         """
         place = self._key_bytes(key), to_ms(start, 0)
         row = self._row_at(place)
@@ -233,7 +233,7 @@ class _WindowStore(TypedStore[K, V, S], Generic[K, V, S]):
     ) -> None:
         row = self._value.serialize(value)
         if row is None and self._several:
-            return  # not even the time goes on
+            return  # stream time does not advance either
         data, start = place
         view = self._groups.of(data)
         floor, moved = self._observe(view, start)
@@ -252,14 +252,14 @@ class _WindowStore(TypedStore[K, V, S], Generic[K, V, S]):
 
 
 class WindowStore(_WindowStore[K, V, V]):
-    """A store of keys, windows and values, with Kafka's methods and a mapping's.
+    """A window store, with the methods of Kafka Streams and of a mapping.
 
-    A window is named by its start; all windows of a store have one length. Ranges include both
-    ends, and the range of times is one of starts. What has expired is not shown, and what is put
-    too late is left out.
+    A window is identified by its start; all windows of a store have the same length. Ranges include
+    both ends, and ranges of times are ranges of starts. Expired windows are not shown, and windows
+    put too late are ignored.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes, retention and length of the windows.
 
     Example:
@@ -287,7 +287,7 @@ class WindowStore(_WindowStore[K, V, V]):
     def put(self, key: K, value: V | None, start: Moment) -> None:
         """Set the value of the window that begins at ``start``; None deletes it.
 
-        With ``retain_duplicates`` each value is kept, and None does nothing.
+        With ``retain_duplicates`` every value is kept, and None does nothing.
         """
         self._set_at((self._key_bytes(key), to_ms(start, 0)), value, NO_TIMESTAMP, ())
 
@@ -296,13 +296,14 @@ class WindowStore(_WindowStore[K, V, V]):
         return self._put_if_absent(self._place(key, start), value)
 
     def compute(self, key: K, fn: Callable[[V | None], V | None], start: Moment) -> V | None:
-        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of a window by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value, None if there is none; None as its result deletes.
+            fn: Called with the value, or None if there is none; returns the new value, or None to
+                delete.
             start: The window's start.
 
         Example:
@@ -316,12 +317,13 @@ class WindowStore(_WindowStore[K, V, V]):
         return self._compute(self._place(key, start), fn)
 
     def merge(self, key: K, value: V, fn: Callable[[V, V], V | None], start: Moment) -> V | None:
-        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set a window to ``value``, or to ``fn(old, value)`` if it exists; return the value.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
             start: The window's start.
         """
         return self._merge(self._place(key, start), value, fn)
@@ -334,10 +336,10 @@ class WindowStore(_WindowStore[K, V, V]):
 
 
 class TimestampedWindowStore(_WindowStore[K, V, ValueAndTimestamp[V]]):
-    """A window store that shows the time of each value's record.
+    """A window store with the timestamp of each value's record.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes, retention and length of the windows.
 
     Example:
@@ -373,13 +375,14 @@ class TimestampedWindowStore(_WindowStore[K, V, ValueAndTimestamp[V]]):
         *,
         timestamp: int = NO_TIMESTAMP,
     ) -> V | None:
-        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of a window by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value alone, None if there is none; None as its result deletes.
+            fn: Called with the value alone, or None if there is none; returns the new value, or
+                None to delete.
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
         """
@@ -394,12 +397,13 @@ class TimestampedWindowStore(_WindowStore[K, V, ValueAndTimestamp[V]]):
         *,
         timestamp: int = NO_TIMESTAMP,
     ) -> V | None:
-        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set a window to ``value``, or to ``fn(old, value)`` if it exists; return the value.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
         """
@@ -411,10 +415,10 @@ class TimestampedWindowStore(_WindowStore[K, V, ValueAndTimestamp[V]]):
 
 
 class TimestampedWindowStoreWithHeaders(_WindowStore[K, V, ValueTimestampHeaders[V]]):
-    """A window store that shows the time and the headers of each value's record.
+    """A window store with the timestamp and headers of each value's record.
 
     Args:
-        groups: Where the bytes are.
+        groups: The rows as bytes.
         spec: Name, serdes, retention and length of the windows; it keeps headers.
 
     Raises:
@@ -473,13 +477,14 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, V, ValueTimestampHeaders
         timestamp: int = NO_TIMESTAMP,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set the value of a window to what ``fn`` makes of the one it has; return the new value.
+        """Replace the value of a window by the result of ``fn``; return the new value.
 
-        Nothing comes between the read and the write. If ``fn`` raises, nothing is changed.
+        The read and the write are atomic. If ``fn`` raises, nothing is changed.
 
         Args:
             key: The key.
-            fn: Called with the value alone, None if there is none; None as its result deletes.
+            fn: Called with the value alone, or None if there is none; returns the new value, or
+                None to delete.
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.
@@ -496,12 +501,13 @@ class TimestampedWindowStoreWithHeaders(_WindowStore[K, V, ValueTimestampHeaders
         timestamp: int = NO_TIMESTAMP,
         headers: HeadersLike = (),
     ) -> V | None:
-        """Set a window to ``value`` if it has none, else to ``fn(old, value)``; return the new one.
+        """Set a window to ``value``, or to ``fn(old, value)`` if it exists; return the value.
 
         Args:
             key: The key.
             value: The value; not None.
-            fn: Called with the value that is there and with ``value``; None as its result deletes.
+            fn: Called with the existing value and ``value``; returns the new value, or None to
+                delete.
             start: The window's start.
             timestamp: The new value's time, in milliseconds.
             headers: The new value's headers.

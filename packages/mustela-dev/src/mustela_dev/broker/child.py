@@ -1,4 +1,4 @@
-"""Start, recognise and end one process; an id that is used again is never mistaken for it."""
+"""Start, recognise and end one process, even if its id is reused."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _STATE_FIELD, _START_FIELD = 0, 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMark:
-    """What tells a process from every other, also after its id is used again.
+    """Identifies a process, even if its id is reused.
 
     Attributes:
         pid: The process id.
-        started: When it started, in clock ticks since the machine did.
-        boot: Which start of the machine that was.
+        started: When it started, in clock ticks since boot.
+        boot: The id of that boot.
     """
 
     pid: int
@@ -38,24 +38,24 @@ class ProcessMark:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs; one that ended and awaits its parent does not."""
+        """Whether exactly this process still runs; a zombie does not count."""
         return mark_of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this process, and to no other that has its id by now."""
+        """Send a signal to this process, but not to another one that has its id by now."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def mark_of(pid: int) -> ProcessMark | None:
-    """Return the mark of the process that runs under ``pid`` now, if one does."""
+    """Return the mark of the process that now has ``pid``, or None."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return None
-    # The second field is the program's name in brackets and may hold blanks and brackets.
+    # The second field is the program's name in parentheses, and may contain spaces and parentheses.
     fields = text.rpartition(")")[2].split()
     if fields[_STATE_FIELD] in {"Z", "X"}:
         return None
@@ -67,8 +67,8 @@ class Child:
     """A process that this program started, or found by its mark.
 
     Attributes:
-        mark: Tells which process it is.
-        process: The handle to reap it with, when it is a child of this program.
+        mark: Identifies the process.
+        process: The handle to reap it with, if it is a child of this program.
     """
 
     mark: ProcessMark
@@ -78,12 +78,12 @@ class Child:
     def alive(self) -> bool:
         """Whether it still runs."""
         if self.process is not None:
-            # This also reaps it, which looking at its mark would not.
+            # This also reaps it, unlike checking its mark.
             return self.process.poll() is None
         return self.mark.alive
 
     def end(self, *, patience_s: float) -> bool:
-        """Ask it to end, and kill it when it has not after ``patience_s`` seconds.
+        """Ask it to end, and kill it if it has not ended after ``patience_s`` seconds.
 
         Returns:
             Whether it ended by itself.
@@ -116,15 +116,15 @@ def launch(
     environment: Mapping[str, str],
     tied: bool,
 ) -> Child:
-    """Start ``command`` in a session of its own, so that Ctrl-C in the terminal does not reach it.
+    """Start ``command`` in a new session, so that Ctrl-C in the terminal does not reach it.
 
     Args:
-        command: The program, with its whole path, and its arguments.
+        command: The program, with its full path, and its arguments.
         log: File that its output is appended to.
         directory: Its working directory.
         environment: Its environment.
-        tied: Whether it is killed when the thread that calls this ends, and with it this program.
-            Otherwise it outlives this program.
+        tied: Whether it is killed when the calling thread, and so this program, ends. Otherwise it
+            outlives this program.
     """
     shim = [sys.executable, "-I", "-S", str(Path(tether.__file__).resolve())]
     if not tied:

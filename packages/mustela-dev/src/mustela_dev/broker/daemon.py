@@ -31,16 +31,16 @@ LOCK_FILE = "broker.lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """How the broker of a data directory is.
+    """The status of the broker of a data directory.
 
     Attributes:
         data_dir: Where it keeps everything.
         log_file: What it prints.
-        running: Whether its process runs.
+        running: Whether its process is running.
         answering: Whether it takes requests.
-        pid: Its process; nothing when it does not run.
-        port: Where clients connect, or did last; nothing when it never ran.
-        bootstrap_servers: The same as clients want it.
+        pid: Its process id; None if it is not running.
+        port: The port for clients, now or last; None if it never ran.
+        bootstrap_servers: The same as ``bootstrap.servers``.
         cluster_id: Kafka's id of its cluster.
     """
 
@@ -55,10 +55,10 @@ class BrokerStatus:
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where this user's development broker keeps its data unless told otherwise."""
+    """Return the default data directory of this user's development broker."""
     variables = os.environ if environment is None else environment
     named = Path(variables.get("XDG_DATA_HOME", ""))
-    # The XDG rules say that a relative path is to be ignored.
+    # According to the XDG rules, a relative path is ignored.
     if not named.is_absolute():
         home = variables.get("HOME")
         named = (Path(home) if home else Path.home()) / ".local" / "share"
@@ -73,16 +73,17 @@ def start_broker(
     properties: Mapping[str, str] | None = None,
     options: BrokerOptions | None = None,
 ) -> BrokerStatus:
-    """Start the broker of a data directory and return when it answers.
+    """Start the broker of a data directory, and return when it answers.
 
-    Where it runs already, that one is reported; it is not restarted for other properties.
+    A running broker is reported; it is not restarted to change properties.
 
     Args:
         data_dir: By default `default_data_dir`.
-        port: By default the one this directory had before, else 9092 when it is free, else any.
-        heap_mb: Heap of its Java.
+        port: Default: the one this directory had before, otherwise 9092 if it is free, otherwise
+            any.
+        heap_mb: Its Java heap, in megabytes.
         properties: Broker properties that override those of `server_properties`.
-        options: The rest. The broker is never tied to this program.
+        options: Further options. The broker is never tied to this program.
 
     Raises:
         BrokerAlreadyRunningError: If it runs on another port than ``port``.
@@ -90,7 +91,7 @@ def start_broker(
         BrokerDirectoryError: If the data directory cannot be written.
         BrokerPortError: If ``port`` is taken.
         LockTimeoutError: If another program has been starting it for too long.
-        EnvironmentFault: If its Java or its jars cannot be had.
+        EnvironmentFault: If Java or its jars are not available.
     """
     place = (data_dir or default_data_dir()).absolute()
     chosen = replace(options or BrokerOptions(), tied=False)
@@ -112,13 +113,13 @@ def start_broker(
 
 
 def stop_broker(data_dir: Path | None = None, *, patience_s: float = STOP_TIMEOUT_S) -> bool:
-    """Stop the broker of a data directory and return when it is gone.
+    """Stop the broker of a data directory, and return when it has ended.
 
-    A process that only has the id that the broker had is left alone.
+    A process that merely reuses the broker's id is left alone.
 
     Args:
         data_dir: By default `default_data_dir`.
-        patience_s: How long it may take before it is killed.
+        patience_s: Seconds that it may take before it is killed.
 
     Returns:
         Whether there was one to stop.
@@ -135,7 +136,7 @@ def stop_broker(data_dir: Path | None = None, *, patience_s: float = STOP_TIMEOU
 
 
 def broker_status(data_dir: Path | None = None) -> BrokerStatus:
-    """Return how the broker of a data directory is; by default that of `default_data_dir`."""
+    """Return the status of the broker of a data directory; default: `default_data_dir`."""
     place = (data_dir or default_data_dir()).absolute()
     log_file = place / "broker.log"
     found = read_record(place)

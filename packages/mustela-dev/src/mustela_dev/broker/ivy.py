@@ -1,4 +1,4 @@
-"""Run the Ivy that PySpark ships, to fetch jars by their Maven coordinates."""
+"""Fetches jars by their Maven coordinates, with the Ivy that PySpark ships."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JarsDownloadError(EnvironmentFault):
 
 
 class PySparkJarsError(EnvironmentFault):
-    """PySpark, or a jar that it should have, is not installed."""
+    """PySpark, or a jar that it should contain, is not installed."""
 
     code = "JARS_NO_PYSPARK"
 
@@ -88,15 +88,15 @@ def fetch(  # noqa: PLR0913 - one call of a program, all of it named
         coordinates: ``organisation:module:revision`` each.
         target: Directory for the jars.
         java: Runs Ivy.
-        work: Empty directory for Ivy's own files; its usual place in HOME is left alone.
+        work: Empty directory for Ivy's own files, instead of its usual place in HOME.
         transitive: Whether dependencies are fetched too.
-        mirror: Address of a Maven repository to use in place of Ivy's default.
+        mirror: URL of a Maven repository to use instead of Ivy's default.
         environment: For proxies and as the environment of the Java process.
         on_jar: Called once for each jar that has arrived.
 
     Raises:
         JarsDownloadError: If Ivy failed three times.
-        MirrorError: If ``mirror`` is no address.
+        MirrorError: If ``mirror`` is not a URL.
     """
     (work / "ivy.xml").write_text(_module_text(coordinates, transitive), encoding="utf-8")
     (work / "ivysettings.xml").write_text(_settings_text(mirror), encoding="utf-8")
@@ -116,7 +116,7 @@ def fetch(  # noqa: PLR0913 - one call of a program, all of it named
     ]
     lines: list[str] = []
     for _ in range(ATTEMPTS_MAX):
-        # What arrived stays in Ivy's cache, so a second attempt goes on where the first ended.
+        # What arrived stays in Ivy's cache, so a second attempt continues where the first ended.
         lines = []
         if _run(command, java.environment(environment), lines, on_jar) == 0:
             return
@@ -145,7 +145,7 @@ def _run(
         text=True,
         errors="replace",
     ) as process:
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdout is not None, "a pipe was requested"
         for line in process.stdout:
             if _JAR_ARRIVED in line:
                 on_jar()
@@ -185,7 +185,7 @@ def _settings_text(mirror: str | None) -> str:
 
 
 def _proxy_options(environment: Mapping[str, str]) -> list[str]:
-    """Tell Java about the proxies that other programs read from the environment."""
+    """Return Java options for the proxies that other programs read from the environment."""
     options: list[str] = []
     for scheme in ("http", "https"):
         name = f"{scheme}_proxy"

@@ -1,4 +1,4 @@
-"""Jar sets: named groups of jars, fetched once per user and checked against known sums."""
+"""Jar sets: named groups of jars, fetched once per user and checked against known checksums."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class JarSet:
     """A named group of jars.
 
     Attributes:
-        name: Names its directory in the cache.
-        coordinates: ``organisation:module:revision`` of what is asked for.
-        sums: SHA-256 in hexadecimal by file name, of every jar that comes with it.
-        transitive: Whether the dependencies of the coordinates belong to it.
-        megabytes: About what a download costs.
+        name: Its name, also that of its directory in the cache.
+        coordinates: ``organisation:module:revision`` of the requested artifacts.
+        sums: SHA-256 of every jar in it, in hexadecimal, by file name.
+        transitive: Whether the dependencies of the coordinates are included.
+        megabytes: Approximate size of a download.
     """
 
     name: str
@@ -81,10 +81,10 @@ class JarSet:
     megabytes: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a set without sums: its jars could be anything.
+        """Refuse a set without checksums: its jars could be anything.
 
         Raises:
-            UnknownJarSetError: If there are no sums.
+            UnknownJarSetError: If there are no checksums.
         """
         if not self.sums:
             what = f"the jar set {self.name!r} has no checksums"
@@ -92,7 +92,7 @@ class JarSet:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this set's contents from another version's."""
+        """Identifies this version of the set's contents."""
         rows = "\n".join(f"{self.sums[name]} {name}" for name in sorted(self.sums))
         return hashlib.sha256(rows.encode()).hexdigest()[:12]
 
@@ -102,9 +102,9 @@ class JarSettings:
     """Where jars come from.
 
     Attributes:
-        mirror: Address of a Maven repository to use in place of the default.
-        directory: A directory that has the jars; nothing is downloaded then. The jars of a set
-            lie in it or in its sub-directory of the set's name.
+        mirror: URL of a Maven repository to use instead of the default.
+        directory: A directory that has the jars; nothing is downloaded then. The jars of a set are
+            in it, or in its subdirectory with the set's name.
     """
 
     mirror: str | None = field(default=None, repr=False)
@@ -117,14 +117,14 @@ def _silent(_message: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarRequest:
-    """How jars are had: from where, by which Java, and who is told of a download.
+    """How to get jars: from where, with which Java, and who is notified of a download.
 
     Attributes:
-        settings: Where the jars come from; by default what the variables `MUSTELA__JARS__MIRROR`
-            and `MUSTELA__JARS__DIRECTORY` of the environment say.
+        settings: Where the jars come from; default: the environment variables
+            `MUSTELA__JARS__MIRROR` and `MUSTELA__JARS__DIRECTORY`.
         environment: For HOME, XDG_CACHE_HOME, JAVA_HOME and proxies.
-        java: Runs Ivy; chosen when needed by default.
-        say: Called with lines for the user when something is downloaded.
+        java: Runs Ivy; default: chosen when needed.
+        say: Called with lines for the user if something is downloaded.
     """
 
     settings: JarSettings | None = None
@@ -134,7 +134,7 @@ class JarRequest:
 
     @property
     def source(self) -> JarSettings:
-        """Where the jars come from, the environment asked."""
+        """Where the jars come from, including the environment."""
         if self.settings is not None:
             return self.settings
         directory = self.environment.get("MUSTELA__JARS__DIRECTORY")
@@ -145,7 +145,7 @@ class JarRequest:
 
 
 def jar_set_names() -> list[str]:
-    """Return the names of the sets whose sums the package carries."""
+    """Return the names of the sets whose checksums are in the package."""
     files = importlib.resources.files("mustela_dev.broker").joinpath("sets").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
@@ -154,7 +154,7 @@ def jar_set(name: str) -> JarSet:
     """Return the set ``name``.
 
     Raises:
-        UnknownJarSetError: If the package carries no sums for it.
+        UnknownJarSetError: If the package has no checksums for it.
     """
     known = jar_set_names()
     if name not in known:
@@ -177,12 +177,12 @@ def jar_set(name: str) -> JarSet:
 
 
 def jars_cache(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the directory in which this user's jars are kept."""
+    """Return the directory of this user's jars."""
     return user_cache(environment) / "jars"
 
 
 def jars_are_ready(which: str | JarSet, request: JarRequest | None = None) -> bool:
-    """Return whether the jars are there, so that nothing would be downloaded. Sums are not read."""
+    """Return whether all jars are there, without checking them and without downloading."""
     chosen = jar_set(which) if isinstance(which, str) else which
     asked = request or JarRequest()
     if asked.source.directory is not None:
@@ -191,22 +191,22 @@ def jars_are_ready(which: str | JarSet, request: JarRequest | None = None) -> bo
 
 
 def resolve_jars(which: str | JarSet, request: JarRequest | None = None) -> tuple[Path, ...]:
-    """Return the files of a jar set, each checked against its sum, downloading them when needed.
+    """Return the files of a jar set, checked against their checksums, downloading them if needed.
 
-    Several processes may ask at once: one downloads, the others wait for it. A download shows up in
-    the cache whole or not at all.
+    Several processes may call this at once: one downloads, the others wait for it. A download
+    appears in the cache completely or not at all.
 
     Args:
-        which: The set, or the name of one whose sums the package carries.
+        which: The set, or the name of one whose checksums are in the package.
         request: Settings, environment, Java and where messages go.
 
     Raises:
-        UnknownJarSetError: If no sums are known for the set.
+        UnknownJarSetError: If no checksums are known for the set.
         JarsSumMismatchError: If a file differs from the one that was tested.
         JarsMissingError: If the offline directory or the repository lacks a file.
         JarsDownloadError: If the download failed.
         JarsCacheError: If the cache cannot be written.
-        LockTimeoutError: If another process does not let go of the cache.
+        LockTimeoutError: If another process does not release the cache.
     """
     chosen = jar_set(which) if isinstance(which, str) else which
     asked = request or JarRequest()
@@ -310,6 +310,6 @@ def _download(chosen: JarSet, place: Path, asked: JarRequest) -> None:
         )
         _checked(chosen, jars, "check jars.mirror: it serves files other than the tested ones")
         if place.exists():
-            # Files of it went away, or it would not be downloaded again.
+            # Files of it are missing, or it would not be downloaded again.
             shutil.rmtree(place)
         jars.rename(place)

@@ -1,4 +1,4 @@
-"""A lock between processes: the system lets go of it when its holder dies."""
+"""A lock between processes, which the system releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_S = 0.1
 
 
 class LockTimeoutError(EnvironmentFault):
-    """Another process holds a lock for too long."""
+    """Another process held a lock for too long."""
 
     code = "LOCK_TIMEOUT"
     retryable = True
@@ -32,12 +32,12 @@ def locked(
     """Hold the lock of the file ``path`` while the body runs.
 
     Args:
-        path: The file, made when it is not there. It stays.
+        path: The file; it is created if needed, and stays.
         on_wait: Called once when another process holds the lock.
-        wait_s: How long to wait for it.
+        wait_s: Seconds to wait for it.
 
     Raises:
-        LockTimeoutError: If another process held it all that time.
+        LockTimeoutError: If another process held it during all that time.
     """
     with path.open("ab") as stream:
         for attempt in range(max(1, int(wait_s / POLL_S))):

@@ -1,4 +1,4 @@
-"""Ask whether a broker answers, by a request made by hand: no Kafka client is needed for it."""
+"""Check whether a broker answers, with a hand-made request and without a Kafka client."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["LOOPBACK", "answers", "free_port", "is_free"]
 LOOPBACK = "127.0.0.1"
 METADATA_KEY, METADATA_VERSION = 3, 2
 REPLY_BYTES_MAX = 1 << 20
-# Below the range that the system takes for outgoing connections, so that none of them gets a
-# chosen port before the broker does.
+# Below the range that the system uses for outgoing connections, so that none of them takes a chosen
+# port before the broker does.
 PORT_FIRST, PORT_LAST = 20_000, 32_000
 PORT_TRIES = 200
 
 
 def answers(port: int, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
-    """Return whether the broker of cluster ``cluster_id`` on ``port`` takes requests.
+    """Return whether the broker of cluster ``cluster_id`` on ``port`` accepts requests.
 
-    It does once its metadata names a broker: before that, topics cannot be created.
+    It does so once its metadata names a broker: before that, topics cannot be created.
     """
     try:
         with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
@@ -68,7 +68,7 @@ def _text(reply: bytes, place: int) -> tuple[str | None, int]:
 def is_free(port: int) -> bool:
     """Return whether a server could listen on ``port`` of the loopback interface now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-        # As Java does: a connection that ended a moment ago does not count.
+        # As in Java, a recently closed connection does not count.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((LOOPBACK, port))

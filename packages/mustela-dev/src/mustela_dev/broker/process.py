@@ -1,4 +1,4 @@
-"""A real Apache Kafka as one process on the loopback interface, started and stopped from Python."""
+"""A real Apache Kafka broker as one process on the loopback interface, controlled from Python."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CLUSTER_LINE = re.compile(r"^cluster\.id=(\S+)$", re.MULTILINE)
 
 
 class BrokerDidNotStartError(EnvironmentFault):
-    """The broker ended, or did not answer, after it was started."""
+    """The broker ended, or did not answer, after its start."""
 
     code = "BROKER_DID_NOT_START"
     retryable = True
@@ -90,15 +90,15 @@ class BrokerPortError(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """How a development broker is run.
+    """Options of a development broker.
 
     Attributes:
         fast_start: Compile quickly rather than well: good for tests, bad for measurements.
         tied: Whether the broker is killed when the thread that started it ends, and so when its
-            program does, however it ends. Otherwise it outlives the program.
+            program ends in any way. Otherwise it outlives the program.
         jars: Where its jars and its Java come from, and where messages go.
-        start_timeout_s: How long it may take to answer.
-        stop_timeout_s: How long it may take to stop before it is killed.
+        start_timeout_s: Seconds that it may take to answer.
+        stop_timeout_s: Seconds that it may take to stop before it is killed.
     """
 
     fast_start: bool = False
@@ -109,17 +109,18 @@ class BrokerOptions:
 
 
 class DevelopmentBroker:
-    """One Kafka process, broker and controller at once, that listens on 127.0.0.1 only.
+    """One Kafka process, both broker and controller, that listens on 127.0.0.1 only.
 
-    What it stores and its port stay the same over stop, kill and start on one data directory.
-    It is used by one thread at a time.
+    Its data and its port survive stop, kill and start with the same data directory. Use it from one
+    thread at a time.
 
     Args:
-        data_dir: Where it keeps everything. By default a new directory that `close` deletes.
-        port: For clients; by default the one this directory had before, else a free one.
-        heap_mb: Heap of its Java.
+        data_dir: Its data directory; default: a new one that `close` deletes.
+        port: The port for clients; default: the one this directory had before, otherwise a free
+            one.
+        heap_mb: Its Java heap, in megabytes.
         properties: Broker properties that override those of `server_properties`.
-        options: The rest.
+        options: Further options.
 
     Example:
         ::
@@ -153,7 +154,7 @@ class DevelopmentBroker:
         self._log_start = 0
 
     def __enter__(self) -> DevelopmentBroker:
-        """Start it, unless it runs."""
+        """Start it, unless it is running."""
         if not self.running:
             self.start()
         return self
@@ -164,29 +165,29 @@ class DevelopmentBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it, and delete its data when the directory was made for it."""
+        """Stop it, and delete its data if the directory was created for it."""
         self.close()
 
     @property
     def data_dir(self) -> Path:
-        """Where it keeps everything."""
+        """Its data directory."""
         if self._data_dir is None:
             self._data_dir = new_scratch()
         return self._data_dir
 
     @property
     def log_file(self) -> Path:
-        """What it prints: warnings and errors of all its starts."""
+        """Its log: warnings and errors of all its starts."""
         return self.data_dir / "broker.log"
 
     @property
     def running(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process is running."""
         return self._child is not None and self._child.alive
 
     @property
     def port(self) -> int:
-        """Where clients connect.
+        """The port for clients.
 
         Raises:
             BrokerNotRunningError: If it was never started.
@@ -195,7 +196,7 @@ class DevelopmentBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients call ``bootstrap.servers``.
+        """The value for clients' ``bootstrap.servers``.
 
         Raises:
             BrokerNotRunningError: If it was never started.
@@ -213,10 +214,10 @@ class DevelopmentBroker:
 
     @property
     def mark(self) -> ProcessMark:
-        """Its process, told from every other.
+        """The mark that identifies its process.
 
         Raises:
-            BrokerNotRunningError: If it does not run.
+            BrokerNotRunningError: If it is not running.
         """
         if self._child is None or not self._child.alive:
             what = "the development broker is not running"
@@ -228,20 +229,21 @@ class DevelopmentBroker:
         """Its process id.
 
         Raises:
-            BrokerNotRunningError: If it does not run.
+            BrokerNotRunningError: If it is not running.
         """
         return self.mark.pid
 
     def start(self) -> None:
-        """Start it and return when it answers.
+        """Start it, and return when it answers.
 
         Raises:
             BrokerAlreadyRunningError: If a process serves the data directory already.
-            BrokerDidNotStartError: If it ended or did not answer in time; it is gone then.
+            BrokerDidNotStartError: If it ended or did not answer in time; it does not keep running
+                then.
             BrokerDirectoryError: If its data directory cannot be written.
-            BrokerPortError: If the port that was asked for is taken.
-            JavaNotFoundError: If no Java does.
-            EnvironmentFault: If its jars cannot be had; see `resolve_jars`.
+            BrokerPortError: If the requested port is taken.
+            JavaNotFoundError: If no suitable Java is found.
+            EnvironmentFault: If its jars are not available; see `resolve_jars`.
         """
         self._refuse_second()
         java = self._options.jars.java or find_java(self._options.jars.environment)
@@ -258,12 +260,12 @@ class DevelopmentBroker:
                     raise
 
     def stop(self) -> bool:
-        """Ask it to stop, kill it when it does not, and return when it is gone.
+        """Ask it to stop, kill it if it does not, and return when it has ended.
 
-        Stopping a broker that does not run does nothing.
+        Stopping a broker that is not running does nothing.
 
         Returns:
-            Whether it stopped by itself, so that its files are in order.
+            Whether it stopped by itself, so that its files are consistent.
         """
         if self._child is None:
             return True
@@ -272,18 +274,18 @@ class DevelopmentBroker:
         return by_itself
 
     def kill(self) -> None:
-        """End it at once, as ``kill -9`` does, and return when it is gone."""
+        """Kill it, as ``kill -9`` does, and return when it has ended."""
         if self._child is not None:
             self._child.kill()
             self._forget()
 
     def restart(self) -> None:
-        """Stop it, if it runs, and start it again on the same port with the same data."""
+        """Stop it, if it is running, and start it again with the same port and data."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop it, and delete its data when the directory was made for it."""
+        """Stop it, and delete its data if the directory was created for it."""
         if self._temporary:
             self.kill()
             if self._data_dir is not None:
@@ -389,7 +391,7 @@ class DevelopmentBroker:
         try:
             self._wait_until_it_answers(child, self._record)
         except BaseException:
-            # Also on Ctrl-C: a broker that nobody waits for must not stay behind.
+            # Also on Ctrl-C: a broker that nothing waits for must not keep running.
             child.kill()
             self._forget()
             raise
@@ -421,9 +423,9 @@ class DevelopmentBroker:
 
 
 def class_path(request: JarRequest | None = None, *, sets: tuple[str, ...] = ("kafka",)) -> str:
-    """Return the class path of Kafka's programs, with jars whose sums have been checked.
+    """Return the class path of Kafka's programs, with checked jars.
 
-    Kafka's jars hold no way to print a log; PySpark's do, so these come first.
+    Kafka's jars contain no logging backend; PySpark's do, so they come first.
     """
     logging = [jar for pattern in _LOGGING_JARS for jar in pyspark_jars(pattern)]
     own = [jar for name in sets for jar in resolve_jars(name, request)]
@@ -460,6 +462,6 @@ def _tail(file: Path, start: int, lines: int) -> str:
             text = stream.read(TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ""
-    # A cause is a line above dozens of frames, and the last frames say nothing to a user.
+    # A cause is one line above dozens of frames, and the frames do not help a user.
     told = [line for line in text.splitlines() if not _STACK_FRAME.match(line)]
     return "\n".join(told[-lines:])

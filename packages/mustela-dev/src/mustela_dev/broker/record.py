@@ -1,4 +1,4 @@
-"""The file in a data directory that says which process serves it, and where."""
+"""The file in a data directory that records which process serves it, and where."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class BrokerRecord:
     """What is known about the broker of a data directory.
 
     Attributes:
-        cluster_id: Of its cluster, chosen when the directory was made.
-        port: For clients, kept from one start to the next.
-        controller_port: For its own metadata log.
+        cluster_id: The id of its cluster, chosen when the directory was created.
+        port: The port for clients, kept from one start to the next.
+        controller_port: The port of its controller.
         mark: Its process, if it was started and not stopped.
     """
 
@@ -49,7 +49,7 @@ class BrokerRecord:
 
 
 def read_record(directory: Path) -> BrokerRecord | None:
-    """Return the record of a data directory, or nothing if there is none that can be read."""
+    """Return the record of a data directory, or None if none can be read."""
     try:
         loaded: Any = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
         table = cast("dict[str, Any]", loaded)
@@ -86,10 +86,10 @@ def write_record(directory: Path, record: BrokerRecord) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory for its owner only, unless it is there.
+    """Create a directory for its owner only, unless it exists.
 
     Raises:
-        BrokerDirectoryError: If it cannot be made or written.
+        BrokerDirectoryError: If it cannot be created or written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -102,7 +102,7 @@ def make_private(directory: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file, whole or not at all, readable for its owner only."""
+    """Replace a file atomically, readable for its owner only."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

@@ -1,6 +1,6 @@
-"""Directories among temporary files, and what killed programs left of them.
+"""Temporary directories, and cleaning up those that killed programs left.
 
-Those made here are data directories of brokers that keep nothing.
+They are data directories of brokers that keep no data.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NAME = re.compile(r"mustela-broker-(\d+)-(\d+)-.*")
 
 
 def new_scratch(parent: Path | None = None) -> Path:
-    """Make a directory for this program's use, and delete those whose program is gone.
+    """Create a directory for this program, and delete those whose program has ended.
 
-    A program that is killed deletes nothing; the next one does it in its place.
+    A killed program cannot clean up; the next one does it instead.
 
     Args:
-        parent: Where; by default the system's place for temporary files.
+        parent: The parent directory; default: the system's temporary directory.
     """
     place = parent or Path(tempfile.gettempdir())
     delete_abandoned(place, "mustela-broker-", _is_abandoned)

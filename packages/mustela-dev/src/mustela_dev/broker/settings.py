@@ -1,4 +1,4 @@
-"""The files that the development broker reads: its properties and what it logs."""
+"""The files that the development broker reads: its properties and its logging configuration."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def server_properties(
 ) -> dict[str, str]:
     """Return the properties of a broker that is its own controller and listens on loopback only.
 
-    Nothing is ever deleted by age, because records with old timestamps would go at once: set
-    ``retention.ms`` on a topic to have it otherwise. Topics are never created by being named.
+    Nothing is deleted by age, because records with old timestamps would be deleted at once; set
+    ``retention.ms`` on a topic to change this. Topics are not created automatically.
 
     Args:
-        port: For clients.
-        controller_port: For the broker's own metadata log.
+        port: The port for clients.
+        controller_port: The port of the controller.
         changes: Properties that override these.
     """
     listeners = f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}"
@@ -66,8 +66,8 @@ def server_properties(
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        # A broker that was killed is let in again only when its old session is over, so this is
-        # shorter than Kafka's 9 s; much shorter, and a machine under load would shut it out.
+        # A killed broker is admitted again only when its old session has expired, so this is
+        # shorter than Kafka's 9 s; if it were much shorter, a machine under load would expel it.
         "broker.heartbeat.interval.ms": "1000",
         "broker.session.timeout.ms": "6000",
         **(changes or {}),
@@ -91,7 +91,7 @@ def jvm_options(*, heap_mb: int, fast_start: bool) -> list[str]:
     """Return the options of the broker's Java.
 
     Args:
-        heap_mb: Its heap.
+        heap_mb: Its heap, in megabytes.
         fast_start: Compile quickly rather than well: up sooner, slower under load.
     """
     if fast_start:
@@ -103,12 +103,12 @@ def jvm_options(*, heap_mb: int, fast_start: bool) -> list[str]:
         f"-Xmx{heap_mb}m",
         *speed,
         "-XX:+ExitOnOutOfMemoryError",
-        # No file of the JVM's own under /tmp.
+        # No files of the JVM itself under /tmp.
         "-XX:-UsePerfData",
         "-Xshare:auto",
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
-        # Native libraries are unpacked here: what a killed broker leaves, the next start clears.
+        # Native libraries are unpacked here; the next start removes what a killed broker left.
         "-Djava.io.tmpdir=tmp",
         "-Dlog4j2.configurationFile=log4j2.properties",
     ]

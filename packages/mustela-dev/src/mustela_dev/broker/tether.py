@@ -1,7 +1,7 @@
-"""A program that turns into the broker: it settles whom the broker belongs to, then runs it.
+"""A program that becomes the broker: it settles which process the broker belongs to, then runs it.
 
-It is started as a script, with nothing but the standard library, because code that runs between
-fork and exec in a program with threads may hang.
+It is run as a script, with the standard library only, because code between fork and exec in a
+program with threads may hang.
 
     tether.py tie PARENT COMMAND...     the command dies with the process PARENT
     tether.py detach LOG COMMAND...     the command belongs to nobody; prints its process id
@@ -22,13 +22,13 @@ def tie(parent: int, command: list[str]) -> None:
     if library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:
-        # It ended before it could be watched.
+        # The parent ended before it could be watched.
         sys.exit(1)
     os.execv(command[0], command)
 
 
 def detach(log: str, command: list[str]) -> None:
-    """Start ``command`` as a process of its own session that nobody has to wait for."""
+    """Start ``command`` in a new session, as a process that no other has to reap."""
     child = os.fork()
     if child:
         sys.stdout.write(f"{child}\n")

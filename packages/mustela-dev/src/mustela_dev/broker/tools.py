@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run from jars whose sums have been checked."""
+"""Kafka's own command line tools, run from checked jars."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ class ToolFailedError(EnvironmentFault):
 
 
 def tool_command(name: str, args: Sequence[str], *, request: JarRequest | None = None) -> list[str]:
-    """Return the program and arguments that run a tool, to be run as they are.
+    """Return the command line that runs a tool.
 
-    The tools' own jar is fetched the first time.
+    The jar of the tools is fetched on first use.
 
     Args:
-        name: As the script in Kafka's ``bin`` is called, without ``.sh``.
+        name: The name of the script in Kafka's ``bin``, without ``.sh``.
         args: Its arguments.
-        request: Where jars and Java come from.
+        request: Where to get jars and Java.
 
     Raises:
         UnknownToolError: If there is no such tool.
-        JavaNotFoundError: If no Java does.
-        EnvironmentFault: If the jars cannot be had.
+        JavaNotFoundError: If no suitable Java is found.
+        EnvironmentFault: If the jars are not available.
     """
     main = _main_class(name)
     asked = request or JarRequest()
@@ -102,19 +102,19 @@ def run_tool(
     stdin: str = "",
     timeout_s: float = TOOL_TIMEOUT_S,
 ) -> str:
-    """Run a tool and return what it printed. Some tools print an error and end as if all was well.
+    """Run a tool and return its output. Some tools print an error and still exit with 0.
 
     Args:
-        name: As the script in Kafka's ``bin`` is called, without ``.sh``.
+        name: The name of the script in Kafka's ``bin``, without ``.sh``.
         args: Its arguments.
-        request: Where jars and Java come from.
-        stdin: What it reads.
-        timeout_s: How long it may take before it is killed.
+        request: Where to get jars and Java.
+        stdin: Its standard input.
+        timeout_s: Seconds that it may take before it is killed.
 
     Raises:
         UnknownToolError: If there is no such tool.
         ToolFailedError: If it ended with an error or took too long.
-        EnvironmentFault: If its Java or its jars cannot be had.
+        EnvironmentFault: If Java or its jars are not available.
     """
     command = tool_command(name, args, request=request)
     asked = request or JarRequest()
@@ -142,7 +142,7 @@ def run_tool(
 
 
 def tool_line(name: str, args: Sequence[str]) -> str:
-    """Return the line that a user types to run a tool through Mustela's command.
+    """Return the command that a user types to run a tool through Mustela.
 
     Raises:
         UnknownToolError: If there is no such tool.

@@ -1,4 +1,4 @@
-"""What mustela-dev adds to the doctor's look at the machine."""
+"""What mustela-dev adds to the checks of the doctor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["examine_jars"]
 
 
 def examine_jars(settings: Settings) -> Finding:
-    """Look whether the broker's jars are there, and whether they are the tested ones."""
+    """Check that the broker's jars exist and are the tested ones."""
     chosen = JarSettings(mirror=settings.jars.mirror, directory=settings.jars.directory)
     request = JarRequest(settings=chosen)
     if not jars_are_ready("kafka", request):

@@ -1,4 +1,4 @@
-"""Where commands get jars and Java from, and how they say that something is downloaded."""
+"""Where commands get jars and Java, and how they report a download."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["jar_request"]
 
 
 def jar_request() -> JarRequest:
-    """Return how jars are to be had: mirror and directory of the settings, a Java that does.
+    """Return how to get jars: mirror and directory from the settings, and a suitable Java.
 
     Raises:
-        JavaNotFoundError: If no Java does.
+        JavaNotFoundError: If no suitable Java is found.
     """
     from mustela.cli.settings import loose_settings
     from mustela.java import find_java

@@ -61,8 +61,8 @@ def kafka_tool(name: str, arguments: Sequence[str]) -> int:
 
     Raises:
         UnknownToolError: If Kafka has no such tool.
-        ToolSecurityError: If the security settings cannot be put in the tool's words.
-        EnvironmentFault: If its Java or its jars cannot be had.
+        ToolSecurityError: If the security settings cannot be translated for the tool.
+        EnvironmentFault: If Java or its jars are not available.
     """
     from mustela.cli.settings import loose_settings
     from mustela_dev.broker.tools import tool_command
@@ -79,7 +79,7 @@ def kafka_tool(name: str, arguments: Sequence[str]) -> int:
 
 
 def with_broker(name: str, arguments: Sequence[str], servers: Callable[[], str]) -> list[str]:
-    """Name the broker of the settings to a tool that asks one and was told none.
+    """Add the broker of the settings to the arguments of a tool that needs one and names none.
 
     Example:
         >>> with_broker("kafka-topics", ["--list"], lambda: "localhost:9092")
@@ -96,13 +96,13 @@ def with_broker(name: str, arguments: Sequence[str], servers: Callable[[], str])
 def with_security(
     name: str, arguments: Sequence[str], settings: Callable[[], Settings]
 ) -> list[str]:
-    """Give a tool the security of the settings, if it asks the settings' broker.
+    """Pass the security settings to a tool, if it connects to the settings' broker.
 
-    Nothing is given to a tool that is told a file of its own, or that asks other brokers: they are
-    not to learn the password.
+    Nothing is passed to a tool that is given its own file, or that connects to other brokers, which
+    must not learn the password.
 
     Raises:
-        ToolSecurityError: If the security settings cannot be put in the tool's words.
+        ToolSecurityError: If the security settings cannot be translated for the tool.
 
     Example:
         >>> from mustela.config.settings import Settings
@@ -129,7 +129,7 @@ def with_security(
 
 
 def _asks(name: str, arguments: Sequence[str]) -> bool:
-    """Whether the tool will ask a broker, and not only say something."""
+    """Return whether the tool will connect to a broker."""
     return bool(arguments) and name in _ASK_A_BROKER and not set(_ONLY_SAYS) & set(arguments)
 
 
@@ -144,5 +144,5 @@ def _brokers(arguments: Sequence[str]) -> set[str]:
 
 
 def _joined(name: str, arguments: Sequence[str], more: Sequence[str]) -> list[str]:
-    # This one has commands of its own, and takes the broker behind them.
+    # This tool has subcommands, and takes the broker after them.
     return [*arguments, *more] if name == "kafka-cluster" else [*more, *arguments]

@@ -1,4 +1,4 @@
-"""The security of the settings as Kafka's own tools take it: in the words of the Java client."""
+"""The security settings for Kafka's own tools, as properties of the Java client."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ToolSecurityError(UsageError):
 
 
 def java_security(properties: Mapping[str, str], flag: str) -> dict[str, str]:
-    """Return the security of a client of librdkafka's as properties of the Java client.
+    """Return the security properties of a librdkafka client as properties of the Java client.
 
     Args:
-        properties: As librdkafka is given them.
-        flag: By which the tool takes a file of its own, for the error.
+        properties: The properties for librdkafka.
+        flag: The option with which the tool takes its own file, for the error.
 
     Returns:
-        Nothing for a broker that asks for nothing.
+        Nothing for a broker without security.
 
     Raises:
-        ToolSecurityError: If the Java client has no such thing, or a file cannot be read.
+        ToolSecurityError: If the Java client has no equivalent, or a file cannot be read.
 
     Example:
         >>> java_security({"security.protocol": "ssl", "ssl.ca.location": "/ca.pem"}, "--config")
@@ -118,7 +118,7 @@ def _tls(properties: Mapping[str, str], flag: str) -> dict[str, str]:
 
 
 def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the client's own key and certificates; none is no error."""
+    """Return the client's own key and certificates, if it has any."""
     if where := properties.get("ssl.keystore.location"):
         password = properties.get("ssl.keystore.password", "")
         return {
@@ -176,7 +176,7 @@ def _untranslated(setting: str, flag: str) -> ToolSecurityError:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    r"""Return a properties file as Java reads it, in ASCII.
+    r"""Return the text of a Java properties file, in ASCII.
 
     Example:
         >>> print(properties_text({"a.b": " c:\\d", "key": "é"}), end="")
@@ -205,11 +205,11 @@ def _unit(unit: int, *, leading: bool) -> str:
 def nameless_file(text: str) -> str:
     """Write a text to a file that only this process, and the program it becomes, can open.
 
-    The file is readable by its owner only from the start, and its name is gone before anything
-    else happens, so that secrets cannot stay behind, however the tool ends.
+    The file is readable only by its owner from the start, and its name is removed before anything
+    else happens, so that secrets cannot be left on disk, however the tool ends.
 
     Returns:
-        A path to it, good for as long as the process lives.
+        A path to it, valid as long as the process lives.
     """
     handle, path = tempfile.mkstemp(prefix="mustela-", suffix=".properties")
     try:

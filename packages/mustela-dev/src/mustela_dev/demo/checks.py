@@ -1,7 +1,7 @@
-"""The demonstration's checks: what came out, against what the input alone says must come out.
+"""The demonstration's checks: the actual output against that expected from the input alone.
 
-Everything here is pure. It is given the rows of the output topics as a read_committed consumer
-sees them and the epoch records, and it finds what is wrong with them.
+Everything here is pure. It gets the epoch records and the rows of the output topics as a
+read_committed consumer sees them, and finds what is wrong with them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class CountRow:
-    """One change of a count, as it lies in its topic.
+    """One change of a count in its topic.
 
     Attributes:
         word: The word.
         count: Its new count; None deletes it.
-        epoch: What the epoch header says; None without one.
+        epoch: The number in the epoch header; None without one.
     """
 
     word: str
@@ -40,7 +40,7 @@ class SideRow:
         number: The line's unique id; None where the row has none.
         key: The row's key.
         text: The row's value.
-        epoch: What the epoch header says; None without one.
+        epoch: The number in the epoch header; None without one.
     """
 
     number: int | None
@@ -51,14 +51,14 @@ class SideRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """One committed epoch, as its record tells of it.
+    """One committed epoch, from its record.
 
     Attributes:
         number: Its number.
         incarnation: The run of the application that committed it.
-        attempt: Which attempt at it was committed.
-        start: By partition the first offset it read.
-        end: By partition the offset behind the last one.
+        attempt: The number of the committed attempt.
+        start: By partition, the first offset it read.
+        end: By partition, the offset after the last one.
     """
 
     number: int
@@ -70,13 +70,13 @@ class Epoch:
 
 @dataclass(slots=True)
 class Findings:
-    """What the checks found; all zero when all is well.
+    """The results of the checks; all zero if all is well.
 
     Attributes:
         mismatches: Words whose count differs, and lines of the side stream that were changed.
-        missing: Lines that the side stream lacks.
-        duplicates: Rows of the side stream that are there once too often.
-        torn_epochs: Epochs whose changes are not those of the lines they read.
+        missing: Lines missing from the side stream.
+        duplicates: Duplicate rows of the side stream.
+        torn_epochs: Epochs whose changes do not match the lines they read.
         examples: A few of the faults, for people.
     """
 
@@ -92,7 +92,7 @@ class Findings:
         return self.mismatches + self.missing + self.duplicates + self.torn_epochs
 
     def say(self, example: str) -> None:
-        """Keep an example, as long as there are few."""
+        """Keep an example, up to a limit."""
         if len(self.examples) < SHOWN_MAX:
             self.examples.append(example)
 
@@ -102,14 +102,14 @@ def fold_epochs(
 ) -> tuple[list[Epoch], list[str]]:
     """Turn epoch records into epochs.
 
-    A run of the application first claims its incarnation with a record that repeats the epoch
-    before it; such a record makes no epoch.
+    A run of the application first claims its incarnation with a record that repeats the previous
+    epoch; such a record is not an epoch.
 
     Args:
         records: Incarnation, epoch, attempt and end offsets of each record, in their order.
 
     Returns:
-        The epochs, and what is wrong with their sequence.
+        The epochs, and the faults in their sequence.
     """
     epochs: list[Epoch] = []
     wrong: list[str] = []
@@ -147,7 +147,7 @@ def check_run(
     Args:
         corpus: The input.
         epochs: The committed epochs, in order.
-        counts: Every change of a count; those of one word in their order.
+        counts: Every change of a count, in order per word.
         side: Every row of the side stream.
     """
     found = Findings()
@@ -227,7 +227,7 @@ def _none_first(number: int | None) -> int:
 
 
 def _changes_by_epoch(rows: Iterable[CountRow]) -> dict[int | None, Counter[str]]:
-    """Sum up, for each epoch, by how much the count of each word changed."""
+    """Return, for each epoch, by how much the count of each word changed."""
     before: dict[str, int] = {}
     changes: dict[int | None, Counter[str]] = {}
     for row in rows:

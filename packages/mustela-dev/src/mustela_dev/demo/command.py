@@ -69,7 +69,7 @@ def demo(
 
 @contextmanager
 def _terminated_like_interrupted() -> Generator[None]:
-    """Let SIGTERM and a closed terminal end in the same cleaning up as Ctrl-C."""
+    """Make SIGTERM and a closed terminal clean up in the same way as Ctrl-C."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

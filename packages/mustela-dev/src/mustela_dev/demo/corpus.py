@@ -1,4 +1,4 @@
-"""The demonstration's input: text that every machine has, and where each line of it will lie."""
+"""The demonstration's input: text that every machine has, and the offset of each line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOREIGN = {"site-packages", "dist-packages"}
 
 
 class InputMissingError(EnvironmentFault):
-    """The installed Python has no source files of its standard library."""
+    """The installed Python lacks the source files of its standard library."""
 
     code = "DEMO_INPUT_MISSING"
 
@@ -28,7 +28,7 @@ class Line:
 
     Attributes:
         number: Its unique id, counted from 0 in the order of the input.
-        key: The file it is from; a later round through the files has other keys.
+        key: The file it is from; keys differ for each round through the files.
         text: The line.
         partition: Where Kafka's own partitioner puts it.
     """
@@ -68,7 +68,7 @@ class Corpus:
         return sum(before[-1] for before in self.words_before)
 
     def counts(self) -> Counter[str]:
-        """Count the words, by nothing but Python."""
+        """Count the words, with plain Python."""
         counter: Counter[str] = Counter()
         for line in self.lines:
             counter.update(line.text.split())
@@ -92,17 +92,17 @@ class Corpus:
 
 
 def standard_library() -> Path:
-    """Return the directory of the installed Python's own library."""
+    """Return the directory of the installed Python's standard library."""
     return Path(sysconfig.get_paths()["stdlib"])
 
 
 def read_corpus(size: int, *, partitions: int, root: Path | None = None) -> Corpus:
-    """Read source files line by line, as often as it takes to have ``size`` lines.
+    """Read source files line by line, repeatedly until there are ``size`` lines.
 
     Args:
         size: Number of lines.
-        partitions: Partitions of the topic they go to.
-        root: Where the files are; by default the standard library.
+        partitions: Number of partitions of their topic.
+        root: The directory of the files; default: the standard library.
 
     Raises:
         InputMissingError: If there are no files.

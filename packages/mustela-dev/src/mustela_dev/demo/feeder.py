@@ -1,4 +1,4 @@
-"""Feeding the input: in slices, never far ahead of what the application has committed."""
+"""Feeds the input in slices, never far ahead of what the application has committed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mustela_dev.demo.corpus import Corpus, Line
 __all__ = ["SLICES", "WINDOW", "Feeder", "RowSink", "slices_of"]
 
 SLICES = 64
-"""Parts the input is fed in."""
+"""Number of slices of the input."""
 WINDOW = 3
-"""Slices that may be on their way: an epoch cannot read more, so there are over 20 of them."""
+"""How many slices may be uncommitted: an epoch cannot read more, so there are over 20 epochs."""
 ID_HEADER = "line"
 _WAIT_S = 0.05
 
 
 class RowSink(Protocol):
-    """What the feeder needs of a producer."""
+    """What the feeder needs from a producer."""
 
     def produce_columns(
         self,
@@ -41,15 +41,15 @@ class RowSink(Protocol):
 
 
 class Feeder:
-    """Sends the lines of the corpus to a topic, from a thread of its own.
+    """Sends the lines of the corpus to a topic, from a separate thread.
 
-    A line's id travels as a header. Each line goes to the partition that Kafka's own partitioner
-    would choose, so the demonstration knows what lies at which offset without asking.
+    A line's id is sent as a header. Each line goes to the partition that Kafka's own partitioner
+    would choose, so the demonstration knows the offset of each line without asking.
 
     Args:
         corpus: The lines.
-        topic: Where they go.
-        open_sink: Gives a producer for as long as the feeding takes.
+        topic: Their topic.
+        open_sink: Returns a producer for the duration of the feeding.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class Feeder:
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def note_committed(self, lines: int) -> None:
-        """Say how many lines the application has committed: so much more may be sent."""
+        """Note how many lines the application has committed, so that more may be sent."""
         with self._changed:
             self._committed = lines
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Send no more, and wait until the thread has ended."""
+        """Stop sending, and wait until the thread has ended."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -103,12 +103,12 @@ class Feeder:
             [((ID_HEADER, str(line.number).encode()),) for line in part],
             [line.partition for line in part],
         )
-        # What is on its way may be read, and committed, before the flush returns.
+        # Sent lines may be read, and committed, before the flush returns.
         self.sent += len(part)
         sink.flush()
 
     def _wait_for_room(self, size: int) -> bool:
-        """Wait until a slice may be sent; return False when nothing more is wanted."""
+        """Wait until a slice may be sent; return False if sending should stop."""
         with self._changed:
             while not self._stopped and not self._has_room(size):
                 self._changed.wait(_WAIT_S)

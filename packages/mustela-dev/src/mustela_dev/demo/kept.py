@@ -1,4 +1,4 @@
-"""A demonstration that stays up, and its end."""
+"""A demonstration that keeps running, and stopping it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NotKeptError(UsageError):
 
 
 def write_kept(scratch: Path, mark: ProcessMark) -> None:
-    """Write down which process the application of a demonstration is."""
+    """Record the process of a demonstration's application."""
     (scratch / FILE_NAME).write_text(json.dumps(asdict(mark)), encoding="utf-8")
 
 
@@ -32,7 +32,7 @@ def stop_kept(scratch: Path) -> None:
     """Stop the application and the broker of a demonstration, and delete its directory.
 
     Raises:
-        NotKeptError: If it is no such directory.
+        NotKeptError: If it is not such a directory.
     """
     try:
         mark = ProcessMark(**json.loads((scratch / FILE_NAME).read_text(encoding="utf-8")))

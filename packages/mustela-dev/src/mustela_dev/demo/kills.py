@@ -1,4 +1,4 @@
-"""When the application is killed, and whether the kill was one inside an open transaction."""
+"""When to kill the application, and whether a kill hit an open transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["FAULT_POINT", "Kill", "KillPlan"]
 
 FAULT_POINT = "transaction-begun"
 LATEST = 0.1
-"""An application that has not come to its fault point by so much later is killed as it is."""
+"""How much more input may pass before an application that has not reached its fault point is killed
+anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Kill:
     """One kill.
 
     Attributes:
-        share: Of the input, after which it comes.
+        share: The share of the input after which it happens.
         in_transaction: Whether the application must have a transaction open.
     """
 
@@ -33,19 +34,19 @@ KILLS = (Kill(0.25), Kill(0.5, in_transaction=True), Kill(0.75))
 
 @dataclass(slots=True)
 class KillPlan:
-    """Says when the time has come for the next kill.
+    """Decides when to kill next.
 
-    For the one inside a transaction the application is started with a fault point: it says so in a
-    file when it has begun its n-th transaction, and waits there to be killed. One slice at a time
-    is fed then, so that the n-th transaction comes near the share of the input that is wanted.
+    For the kill inside a transaction, the application is started with a fault point: when it has
+    begun its n-th transaction, it writes a file and waits there to be killed. Slices are then fed
+    one at a time, so that the n-th transaction is near the wanted share of the input.
 
     Attributes:
         lines: Lines of the input.
         directory: Where the application writes that file.
-        kills: The kills that are left.
-        done: How many there were.
+        kills: The remaining kills.
+        done: How many kills happened.
         in_transaction: How many of them hit an open transaction.
-        replayed: How many hit while lines were on their way, so that an epoch is run again.
+        replayed: How many hit while lines were uncommitted, so that an epoch is run again.
     """
 
     lines: int
@@ -57,11 +58,11 @@ class KillPlan:
 
     @property
     def window(self) -> int:
-        """How many slices may be on their way now."""
+        """How many slices may be uncommitted now."""
         return 1 if self.kills and self.kills[0].in_transaction else WINDOW
 
     def environment(self, committed: int) -> Mapping[str, str]:
-        """Return the variables for the application that is started now."""
+        """Return the environment variables for the next start of the application."""
         if not (self.kills and self.kills[0].in_transaction):
             return {}
         size = max(1, self.lines // SLICES)
@@ -74,7 +75,7 @@ class KillPlan:
         }
 
     def is_due(self, committed: int) -> bool:
-        """Return whether the application is to be killed now."""
+        """Return whether to kill the application now."""
         if not self.kills:
             return False
         kill = self.kills[0]
@@ -92,7 +93,7 @@ class KillPlan:
             self._marker.unlink()
 
     def wrong(self) -> list[str]:
-        """Return what did not come as planned."""
+        """Return what did not happen as planned."""
         wrong = [f"the kill at {kill.share:.0%} never came" for kill in self.kills]
         if not self.in_transaction:
             wrong.append("no kill hit an open transaction")

@@ -1,4 +1,4 @@
-"""The application of the demonstration as a process of its own, and the end of its whole tree."""
+"""The application of the demonstration as a process, and killing its whole process tree."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class AppEndedError(InvariantError):
 def child_environment(
     base: Mapping[str, str], scratch: Path, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the environment of the application: the user's, without what would lead it elsewhere.
+    """Return the environment of the application: the user's, without settings of Mustela and Spark.
 
     Args:
         base: The environment of this process.
-        scratch: Where the application and Spark keep what is temporary.
+        scratch: The directory for temporary files of the application and Spark.
         extra: Further variables.
     """
     kept = {name: value for name, value in base.items() if not name.startswith(_OWN_SETTINGS)}
@@ -59,12 +59,12 @@ def child_environment(
 
 
 class AppProcess:
-    """Runs the program as ``mustela run`` does for a user.
+    """Runs the program with ``mustela run``, as a user would.
 
     Args:
         target: ``module:app``.
-        directory: Where the module and ``mustela.yaml`` are.
-        scratch: Where what is temporary goes; also tells this run's processes from others.
+        directory: The directory of the module and ``mustela.yaml``.
+        scratch: The directory for temporary files; it also identifies this run's processes.
         tied: Whether it is killed when this program ends.
     """
 
@@ -83,12 +83,12 @@ class AppProcess:
 
     @property
     def mark(self) -> ProcessMark:
-        """What tells its process from every other."""
+        """The mark that identifies its process."""
         assert self._child is not None, "it was not started"
         return self._child.mark
 
     def start(self, extra: Mapping[str, str] | None = None) -> None:
-        """Start it; returns at once.
+        """Start it, and return at once.
 
         Args:
             extra: Further variables of its environment.
@@ -102,7 +102,7 @@ class AppProcess:
         )
 
     def kill(self) -> int:
-        """Kill it and everything that it started, as ``kill -9`` does; return how many died."""
+        """Kill it and all its descendants, as ``kill -9`` does; return how many were killed."""
         child, self._child = self._child, None
         if child is None or not child.alive:
             return 0
@@ -111,7 +111,7 @@ class AppProcess:
         return killed
 
     def stop(self) -> int | None:
-        """Ask it to stop and wait; return its exit code, or None where it cannot be told."""
+        """Ask it to stop and wait; return its exit code, or None if unknown."""
         child = self._child
         if child is None:
             return None
@@ -122,7 +122,7 @@ class AppProcess:
         return None if child.process is None else child.process.returncode
 
     def sweep(self) -> int:
-        """Kill what is left of this run in any way; return how many died."""
+        """Kill all remaining processes of this run; return how many were killed."""
         self.kill()
         left: list[psutil.Process] = []
         for process in psutil.process_iter():
@@ -160,7 +160,7 @@ class AppProcess:
 def kill_tree(pid: int) -> int:
     """Kill a process and all its descendants at once; return how many there were.
 
-    They are stopped first, from the root on, so that none can start another while the rest dies.
+    They are suspended first, from the root down, so that none can start another meanwhile.
     """
     try:
         root = psutil.Process(pid)
@@ -183,14 +183,14 @@ def kill_tree(pid: int) -> int:
             process.kill()
         except psutil.Error:
             continue
-    # The root is a child of this program and is reaped by who started it.
+    # The root is a child of this program and is reaped by its starter.
     others = [process for process in family.values() if process.pid != pid]
     _wait_until_gone(others)
     return len(family)
 
 
 def _wait_until_gone(processes: Sequence[psutil.Process]) -> None:
-    """Wait until none runs. One that is dead and that nobody reaps, as in a container, is gone."""
+    """Wait until none is running; unreaped zombies, as in containers, do not count."""
     marks = [mark for mark in (mark_of(process.pid) for process in processes) if mark is not None]
     pause = threading.Event()
     for _ in range(int(GONE_TIMEOUT_S / POLL_S)):

@@ -1,4 +1,4 @@
-"""What the demonstration shows: program, progress, words, checks, and what to type next."""
+"""The output of the demonstration: program, progress, words, checks, and next commands."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ PLAIN_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOutcome:
-    """What ``--json`` prints.
+    """The fields that ``--json`` prints.
 
     Attributes:
         lines: Lines of the input.
         words: Words in them.
         distinct: Different words.
         mismatches: Words with a wrong count, and lines that were changed.
-        missing: Ids that the side stream lacks.
+        missing: Ids missing from the side stream.
         duplicates: Rows of the side stream that are there once too often.
-        torn_epochs: Epochs whose output is not that of the lines they read.
-        seconds: From the first line that was fed until all were committed.
-        lines_per_s: Lines in each of these seconds.
+        torn_epochs: Epochs whose output does not match the lines they read.
+        seconds: From the first line fed until all were committed.
+        lines_per_s: Lines per second.
         epochs: Committed epochs.
         kills: How often the whole application was killed.
         replayed_epochs: Epochs that were run again.
@@ -61,14 +61,14 @@ class DemoOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What the progress shows.
+    """The contents of the progress display.
 
     Attributes:
-        lines: Lines that are committed.
+        lines: Committed lines.
         total: Lines of the input.
-        words: Words that are committed.
-        epochs: Epochs that are committed.
-        lag: Lines that are waiting.
+        words: Committed words.
+        epochs: Committed epochs.
+        lag: Waiting lines.
         lanes: Lanes of the application.
         kills: Kills so far.
     """
@@ -91,10 +91,11 @@ class State:
 
 
 class Screen:
-    """Prints for people: a live display on a terminal, a line now and then elsewhere.
+    """Prints for people: a live display on a terminal, periodic lines elsewhere.
 
     Args:
-        quiet: A program reads standard output: print to standard error, and only what matters.
+        quiet: Whether standard output is read by a program: print only what matters, to standard
+            error.
         console: For tests.
     """
 
@@ -114,7 +115,7 @@ class Screen:
         self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=5)
 
     def __enter__(self) -> Self:
-        """Begin to show the progress."""
+        """Start the progress display."""
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -134,7 +135,7 @@ class Screen:
         self._console.print(text, markup=False)
 
     def program(self, source: str, command: str) -> None:
-        """Show the program that runs."""
+        """Show the running program."""
         if self._quiet:
             return
         self._console.print()
@@ -157,7 +158,7 @@ class Screen:
             self.say(text)
 
     def _render(self) -> RenderableType:
-        """Two lines, so that it fits a terminal of 80 columns."""
+        """Return two lines, to fit a terminal of 80 columns."""
         return Group(self._progress, Text(self._shown, overflow="fold"))
 
     def words(self, commonest: Sequence[tuple[str, int]]) -> None:
@@ -211,7 +212,7 @@ class Screen:
 
 
 def mustela_command() -> str:
-    """Return how this ``mustela`` is called from a shell."""
+    """Return the shell command for this ``mustela``."""
     beside = Path(sys.executable).with_name("mustela")
     found = shutil.which("mustela")
     if found is not None and (not beside.exists() or Path(found).samefile(beside)):
@@ -222,7 +223,7 @@ def mustela_command() -> str:
 
 
 def next_lines(command: str, *, home: Path, scratch: Path, application_id: str) -> list[str]:
-    """Return the lines that a user types after ``--keep``."""
+    """Return commands to type after ``--keep``."""
     return [
         f"cd {shlex.quote(str(home))}",
         f"{command} send lines my-file 'to be or not to be'",
@@ -235,11 +236,11 @@ def next_lines(command: str, *, home: Path, scratch: Path, application_id: str) 
 
 
 def outcome_fields(outcome: DemoOutcome) -> dict[str, int | float]:
-    """Return what is printed as JSON."""
+    """Return the fields to print as JSON."""
     return asdict(outcome)
 
 
 def _plain(word: str) -> str:
-    """Keep a word from being read as rich's markup, or from breaking the table."""
+    """Escape a word so that it is not taken for rich's markup and does not break the table."""
     shown = "".join(c if c.isprintable() else "\ufffd" for c in word)
     return shown.replace("[", "\\[")

@@ -1,4 +1,4 @@
-"""The demonstration from beginning to end: broker, input, run, kills, checks, cleaning up."""
+"""The demonstration from start to end: broker, input, run, kills, checks, cleanup."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ EPOCHS_MIN = 20
 
 
 class DemoStalledError(InvariantError):
-    """The application runs, but commits nothing."""
+    """The application is running, but commits nothing."""
 
     code = "DEMO_STALLED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """How the demonstration is run.
+    """Options of the demonstration.
 
     Attributes:
         lines: Lines of the input.
-        lanes: Lanes of the application; its own default if None.
-        crash: Kill the application three times.
-        keep: Leave broker and application up.
-        quiet: A program reads standard output.
+        lanes: Lanes of the application; None for its default.
+        crash: Whether to kill the application three times.
+        keep: Whether to leave the broker and the application running.
+        quiet: Whether standard output is read by a program.
     """
 
     lines: int
@@ -77,10 +77,10 @@ def run_demo(options: DemoOptions) -> tuple[DemoOutcome, list[str]]:
     """Run the demonstration.
 
     Returns:
-        What came out, and every fault.
+        The outcome, and every fault.
 
     Raises:
-        MustelaError: If something of it could not be run.
+        MustelaError: If a part of it could not run.
     """
     with contextlib.ExitStack() as stack:
         stage = _Stage(options, stack)
@@ -92,7 +92,7 @@ def run_demo(options: DemoOptions) -> tuple[DemoOutcome, list[str]]:
 
 
 class _Stage:
-    """One run, and everything that is to be cleaned up after it."""
+    """One run, and everything to clean up after it."""
 
     def __init__(self, options: DemoOptions, stack: contextlib.ExitStack) -> None:
         self._options = options
@@ -112,7 +112,7 @@ class _Stage:
         self._command = mustela_command()
 
     def run(self) -> tuple[DemoOutcome, list[str]]:
-        """Do everything but cleaning up."""
+        """Do everything except cleaning up."""
         pool = ThreadPoolExecutor(1)
         self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         reading = pool.submit(read_corpus, self._options.lines, partitions=PARTITIONS)
@@ -132,7 +132,7 @@ class _Stage:
         return self._check(corpus, watch, seconds, faults)
 
     def leave_up(self) -> None:
-        """Say how to go on with what stays up."""
+        """Print how to continue with what keeps running."""
         write_kept(self._scratch, self._app.mark)
         lines = next_lines(
             self._command, home=self._home, scratch=self._scratch, application_id=APPLICATION_ID
@@ -145,7 +145,7 @@ class _Stage:
         if self._options.keep:
             place = Path(tempfile.mkdtemp(prefix="mustela-demo-"))
         else:
-            # What a killed demonstration left goes with the next one.
+            # The next demonstration removes what a killed one left.
             place = new_scratch()
         self._stack.callback(shutil.rmtree, place, ignore_errors=True)
         return place
@@ -155,7 +155,7 @@ class _Stage:
         broker = DevelopmentBroker(
             self._scratch / "broker", heap_mb=BROKER_HEAP_MB, options=options
         )
-        # Its data is deleted right after, so it need not be in order.
+        # Its data is deleted right after, so it need not be consistent.
         self._stack.callback(broker.kill)
         return broker
 
@@ -172,7 +172,7 @@ class _Stage:
             lines.append(f"lanes: {self._options.lanes}")
         sockets = self._scratch / "tmp"
         if len(str(sockets)) <= SOCKET_DIRECTORY_MAX:
-            # Else Java's own directory: the path of a socket must be short.
+            # Otherwise Java's own directory: the path of a socket must be short.
             lines += ["spark:", f"  spark.python.unix.domain.socket.dir: '{_quoted(sockets)}'"]
         (self._home / "mustela.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         self._screen.program(program, f"{self._command} run {APPLICATION_ID}:app")
@@ -199,7 +199,7 @@ class _Stage:
     # -- the run ----------------------------------------------------------------------------------
 
     def _wait_until_ready(self, watch: EpochWatch) -> None:
-        """Wait until the application has claimed its name: from then on it reads."""
+        """Wait until the application has claimed its incarnation: from then on it reads."""
         began = self._clock.monotonic()
         incarnation = watch.incarnation
         while watch.incarnation == incarnation:
@@ -237,7 +237,7 @@ class _Stage:
 
     def _kill(self, watch: EpochWatch, feeder: Feeder) -> None:
         count = self._app.kill()
-        # What it committed in its last moments counts.
+        # Its last commits count.
         watch.poll()
         self._kills.note(on_their_way=feeder.sent - watch.committed)
         self._screen.say(
@@ -324,5 +324,5 @@ class _Stage:
 
 
 def _quoted(path: Path) -> str:
-    """Return a path for between single quotes in YAML."""
+    """Return a path escaped for single quotes in YAML."""
     return os.fspath(path).replace("'", "''")

@@ -1,4 +1,4 @@
-"""Reading what the application writes: its epochs while it runs, all its output at the end."""
+"""Reads what the application writes: its epochs while it runs, all its output at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EpochWatch:
 
     Args:
         application_id: The application.
-        source: The topic whose offsets count.
+        source: The source topic.
         bootstrap_servers: The broker.
     """
 
@@ -47,16 +47,16 @@ class EpochWatch:
 
     @property
     def ends(self) -> dict[int, int]:
-        """By partition, the offset behind what is committed."""
+        """By partition, the offset after what is committed."""
         return self._records[-1][3] if self._records else {}
 
     @property
     def committed(self) -> int:
-        """How many lines are committed: the source's offsets begin at 0 and leave nothing out."""
+        """How many lines are committed: the source's offsets begin at 0 and have no gaps."""
         return sum(self.ends.values())
 
     def poll(self) -> None:
-        """Read what is new."""
+        """Read new records."""
         if not self._there:
             self._there = self._follower.exists()
             if not self._there:
@@ -74,12 +74,12 @@ class EpochWatch:
             for chunk in self._follower.read():
                 yield from (value for value in chunk.rows.values if value is not None)
         except EnvironmentFault as error:
-            # A topic that was made a moment ago may have no leader yet: the next poll reads on.
+            # A newly created topic may have no leader yet: the next poll continues.
             if not error.retryable:
                 raise
 
     def epochs(self) -> tuple[list[Epoch], list[str]]:
-        """Return all epochs, and what is wrong with their sequence."""
+        """Return all epochs, and the faults in their sequence."""
         return fold_epochs(self._records)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ def _rows(
 
 
 def _number(headers: Headers, name: str) -> int | None:
-    """Return the number in a header; a header that is there twice or holds no number is none."""
+    """Return the number in a header; None for a repeated header or one without a number."""
     found = [value for header, value in headers if header == name]
     if len(found) != 1 or found[0] is None or not found[0].isdigit():
         return None

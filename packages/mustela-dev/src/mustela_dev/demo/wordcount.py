@@ -1,4 +1,4 @@
-"""Count the words of a topic of lines; copy the lines themselves to a topic of their own."""
+"""Count the words of a topic of lines, and copy the lines to another topic."""
 
 from mustela import App, StreamsBuilder
 
@@ -7,7 +7,7 @@ app = App("wordcount")
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    """Write the topology."""
+    """Build the topology."""
     lines = builder.stream("lines", key=str, value=str)
     lines.to("lines-copy", name="copy")
     words = lines.flat_map_values(str.split, name="words").group_by(lambda _key, word: word)
