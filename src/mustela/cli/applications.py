@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from mustela.cli.console import ExitCode, Json, exit_code_of, print_json, show_error
+from mustela.cli.console import ExitCode, Json, exit_code_of, print_json, say, show_error
 from mustela.cli.loading import load_app
 from mustela.errors import UsageError
 
-__all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run"]
+if TYPE_CHECKING:
+    from mustela.config.settings import Settings
+
+__all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run", "topology"]
 
 Target = Annotated[str, Parameter(name="MODULE:APP")]
 Debug = Annotated[bool, Parameter(name="--debug", negative=(), show=False)]
@@ -25,6 +28,12 @@ class BadAssignmentError(UsageError):
     """Something given with ``--set`` is not ``key=value``."""
 
     code = "CLI_ASSIGNMENT"
+
+
+class NoAdminServerError(UsageError):
+    """No instance of the application shows itself on this host."""
+
+    code = "ADMIN_NOT_RUNNING"
 
 
 def run(
@@ -107,6 +116,57 @@ def explain(target: Target, /, *, json: Json = False) -> int:
         print_json({"application_id": app.settings.application_id, "stages": stages})
     else:
         print(plan_text(plan))
+    return ExitCode.OK
+
+
+def topology(
+    target: Target,
+    /,
+    *,
+    format: Literal["text", "json", "mermaid"] = "text",
+    open: Annotated[bool, Parameter(name="--open", negative=())] = False,
+    json: Json = False,
+) -> int:
+    """Print the topology as text, JSON or a Mermaid diagram; or show that of a running instance.
+
+    Args:
+        target: The module, and the name of the application in it.
+        format: The form.
+        open: Open the topology of the instance that runs on this host in a browser.
+        json: The same as --format json.
+    """
+    from mustela.topology.mermaid import mermaid
+
+    app = load_app(target)
+    if open:
+        return _open(app.settings)
+    if json or format == "json":
+        return describe(target, json=True)
+    if format == "mermaid":
+        print(mermaid(app.built_topology()), end="")
+        return ExitCode.OK
+    return describe(target)
+
+
+def _open(settings: Settings) -> int:
+    """Open the page of the admin server of the instance that runs here.
+
+    Raises:
+        NoAdminServerError: If none runs here with an admin server.
+    """
+    import webbrowser
+
+    from mustela.admin.access import access_file, read_access
+
+    access = read_access(access_file(settings))
+    if access is None or not access.address:
+        name = settings.application_id
+        what = f"no instance of {name} with an admin server is running on this host"
+        fix = "start it with an admin server: mustela run MODULE:APP --set admin.enabled=true"
+        raise NoAdminServerError(what, evidence={"looked in": access_file(settings)}, fix=fix)
+    page = f"{access.address}/topology?format=text"
+    say(page)
+    webbrowser.open(page)
     return ExitCode.OK
 
 

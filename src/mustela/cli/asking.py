@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mustela.cli.console import Bootstrap, say
+from mustela.cli.console import Bootstrap, Json, say
 from mustela.errors import UsageError
 
 __all__ = ["Application", "Manner", "NotConfirmedError", "confirm"]
@@ -26,6 +26,7 @@ class Manner:
         yes: Do not ask.
         dry_run: Only show what would be done.
         force: Go ahead even if an instance is running.
+        json: Print what is done as JSON.
         bootstrap_servers: The brokers.
     """
 
@@ -36,6 +37,7 @@ class Manner:
     force: Annotated[
         bool, Parameter(name="--force", negative=(), help="End a running instance.")
     ] = False
+    json: Json = False
     bootstrap_servers: Bootstrap = None
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -124,11 +124,13 @@ def own_commands() -> App:
     from mustela.cli import (
         applications,
         check,
+        clean,
         dlq,
         doctor,
         offsets,
         records,
         reset,
+        sending,
         settings,
         state,
         topics,
@@ -144,15 +146,32 @@ def own_commands() -> App:
     app.command(applications.run)
     app.command(applications.describe)
     app.command(applications.explain)
+    app.command(applications.topology)
     app.command(check.check)
-    app.command(records.send)
+    app.command(sending.send)
     app.command(records.tail)
     app.command(reset.reset)
+    app.command(clean.clean)
     app.command(doctor.doctor)
+    app.command(completion)
     groups = (topics, offsets, state, dlq, settings)
     for module in groups:
         app.command(module.group())
     return app
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+    """Print the completion script of a shell; source it in the shell's start file.
+
+    bash: eval "$(mustela completion bash)" in ~/.bashrc. zsh: mustela completion zsh into a file
+    called _mustela in a directory of fpath. fish: mustela completion fish into
+    ~/.config/fish/completions/mustela.fish.
+
+    Args:
+        shell: bash, zsh or fish.
+    """
+    print(command_line().generate_completion(shell=shell))
+    return 0
 
 
 if __name__ == "__main__":

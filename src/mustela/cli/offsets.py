@@ -18,6 +18,7 @@ from mustela.cli.repairing import (
     goal_of,
     is_number,
     open_repair,
+    report,
     settings_of,
     sources_seen,
     target_offsets,
@@ -211,8 +212,7 @@ def _change(
         if begins:
             told = [f"begin {p.topic}-{p.partition} at {at}" for p, at in edit.offsets.items()]
         if not told:
-            print(f"nothing to change for {name}")
-            return ExitCode.OK
+            return report(manner, settings, (), nothing=f"nothing to change for {name}")
         if not go_ahead(manner, settings, told, done="changed", heading="to be changed"):
             return ExitCode.OK
         repair.fence(sight)
@@ -220,9 +220,7 @@ def _change(
             repair.begin(sight, edit, key_groups=settings.key_groups)
         else:
             repair.change(sight, edit)
-    for line in told:
-        print(line)
-    return ExitCode.OK
+    return report(manner, settings, told)
 
 
 def _triples(places: Sequence[str]) -> dict[TopicPartition, int]:

@@ -1,11 +1,10 @@
-"""mustela send and tail: records into a topic and out of it."""
+"""mustela tail: records out of a topic, and how their types are written."""
 
 from __future__ import annotations
 
 import json as json_text
-import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -15,8 +14,8 @@ from uuid import UUID
 import msgspec
 from cyclopts import Parameter
 
-from mustela.cli.clients import Follower, open_admin, open_sink
-from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, say
+from mustela.cli.clients import Follower
+from mustela.cli.console import Bootstrap, ExitCode, Json, print_json
 from mustela.cli.repairing import moment_ms
 from mustela.cli.settings import loose_settings
 from mustela.errors import UsageError
@@ -25,10 +24,8 @@ if TYPE_CHECKING:
     from mustela.cli.clients import PartitionChunk
     from mustela.serdes.base import Serde
 
-__all__ = ["BadValueError", "parse_value", "send", "tail", "topic_serdes"]
+__all__ = ["BadValueError", "KeySerde", "ValueSerde", "parse_value", "tail", "topic_serdes"]
 
-STDIN = "-"
-STDIN_BATCH = 10_000
 POLL_S = 0.2
 EPOCH_HEADER = "mustela.epoch"
 """On each row that an application writes, so it is shown as JSON alone."""
@@ -89,47 +86,6 @@ class BadValueError(UsageError):
     """A text is not a value of the named type."""
 
     code = "CLI_VALUE"
-
-
-def send(  # noqa: PLR0913 - its options are its interface
-    topic: Annotated[str, Parameter(name="TOPIC")],
-    first: Annotated[str, Parameter(name="KEY-OR-VALUE", allow_leading_hyphen=True)],
-    second: Annotated[str | None, Parameter(name="VALUE", allow_leading_hyphen=True)] = None,
-    /,
-    *,
-    key: KeySerde = "str",
-    value: ValueSerde = "str",
-    separator: str = "\t",
-    bootstrap_servers: Bootstrap = None,
-) -> int:
-    """Send a record: TOPIC VALUE, TOPIC KEY VALUE, or TOPIC - to read lines from standard input.
-
-    Args:
-        topic: The topic.
-        first: The key if a value follows, otherwise the value; - reads lines.
-        second: The value.
-        key: Type of the keys.
-        value: Type of the values.
-        separator: In lines, the separator between key and value; a line without it has no key.
-        bootstrap_servers: The brokers.
-    """
-    key_serde, value_serde = topic_serdes(topic, key, value)
-    rows: Iterable[tuple[str | None, str]]
-    if first == STDIN and second is None:
-        rows = _lines(sys.stdin, separator)
-    else:
-        rows = [(None, first) if second is None else (first, second)]
-    with open_admin(bootstrap_servers) as admin:
-        admin.partitions(topic)
-    sent = 0
-    with open_sink(bootstrap_servers) as sink:
-        for batch in _batches(rows):
-            keys = [None if k is None else _encode(key_serde, k) for k, _ in batch]
-            sink.produce_columns(topic, keys, [_encode(value_serde, v) for _, v in batch])
-            sent += len(batch)
-            sink.flush()
-    say(f"sent {sent} record{'' if sent == 1 else 's'} to {topic}")
-    return ExitCode.OK
 
 
 def tail(  # noqa: PLR0913 - its options are its interface
@@ -228,33 +184,6 @@ def parse_value(text: str, serde_name: str) -> Any:
     if serde_name in _WRITTEN:
         return msgspec.convert(text, _WRITTEN[serde_name])
     return text if serde_name.startswith("str") else json_text.loads(text)
-
-
-def _encode(serde: Serde[Any], text: str) -> bytes | None:
-    try:
-        value = parse_value(text, serde.name)
-    except (ValueError, KeyError) as problem:
-        what = f"{text!r} is not a value of type {serde.name}"
-        raise BadValueError(what, fix="correct it, or name another type") from problem
-    return serde.serialize(value)
-
-
-def _lines(stream: Iterable[str], separator: str) -> Iterator[tuple[str | None, str]]:
-    for line in stream:
-        text = line.rstrip("\n")
-        left, found, right = text.partition(separator)
-        yield (left, right) if found else (None, text)
-
-
-def _batches(rows: Iterable[tuple[str | None, str]]) -> Iterator[list[tuple[str | None, str]]]:
-    batch: list[tuple[str | None, str]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == STDIN_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _rows(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from mustela.cli.asking import Manner, NotConfirmedError, confirm
+from mustela.cli.console import ExitCode, print_json
 from mustela.cli.living import refuse_while_alive
 from mustela.cli.settings import loose_settings
 from mustela.errors import UsageError
@@ -33,6 +34,7 @@ __all__ = [
     "moment_ms",
     "offsets_given",
     "open_repair",
+    "report",
     "settings_of",
     "sources_of",
     "sources_seen",
@@ -130,7 +132,10 @@ def go_ahead(
     name = settings.application_id
     lines = [f"{name}: {heading}", *(f"  {line}" for line in told)]
     if manner.dry_run:
-        print("\n".join(lines))
+        if manner.json:
+            print_json({"application_id": name, "would": list(told)})
+        else:
+            print("\n".join(lines))
         return False
     if not manner.force:
         refuse_while_alive(settings)
@@ -139,6 +144,22 @@ def go_ahead(
         if not manner.force:
             refuse_while_alive(settings)  # one may have been started while nobody said yes
     return True
+
+
+def report(manner: Manner, settings: Settings, told: Sequence[str], *, nothing: str = "") -> int:
+    """Print what was done.
+
+    Args:
+        manner: How the change is made.
+        settings: Of the application.
+        told: What was done, a line each.
+        nothing: What is said to people where nothing was.
+    """
+    if manner.json:
+        print_json({"application_id": settings.application_id, "done": list(told)})
+    else:
+        print("\n".join(told) or nothing)
+    return ExitCode.OK
 
 
 def told_of(sight: Sight, edit: Edit) -> list[str]:

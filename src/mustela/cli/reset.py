@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from mustela.cli.asking import Application, Manner, NotConfirmedError
 from mustela.cli.clients import open_admin
-from mustela.cli.console import ExitCode, Json, print_json
+from mustela.cli.console import ExitCode, print_json
 from mustela.cli.repairing import (
     BadOffsetsError,
     Goal,
@@ -22,6 +22,7 @@ from mustela.cli.repairing import (
     goal_of,
     offsets_given,
     open_repair,
+    report,
     settings_of,
     sources_of,
     sources_seen,
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 __all__ = [
     "NothingConfirmedError",
     "NothingRecordedError",
+    "ResetPlan",
+    "delete_planned",
+    "planned_lines",
     "reset",
+    "reset_plan",
 ]
 
 CHANGELOG = "-changelog"
@@ -127,7 +132,6 @@ def reset(
     offsets: Literal["delete", "keep-record"] = "delete",
     start: Start = _ANYWHERE,
     manner: Manner = _PLAIN,
-    json: Json = False,
 ) -> int:
     """Delete an application's state, changelogs, epochs topic and group; stop it first.
 
@@ -141,32 +145,31 @@ def reset(
         offsets: What to do with the group's offsets.
         start: Where to start.
         manner: How it is done.
-        json: Print JSON.
     """
     settings = settings_of(application, manner.bootstrap_servers)
     with open_admin(settings.bootstrap_servers) as admin:
         if offsets == "keep-record":
             kept = _keep_record(settings, admin)
-            if json:
+            if manner.json:
                 print_json({"application_id": settings.application_id, "offsets": kept})
             else:
                 print(f"the group {settings.application_id} is at its last epoch record again")
             return ExitCode.OK
         if (goal := start.goal()) is not None or start.to_offsets:
             return _begin_at(application, settings, admin, (goal, start), manner)
-        plan = _plan(settings, admin)
-        told = [f"delete {line}" for line in _told(plan)]
-        if not _goes_on(settings, manner, told, json=json):
+        plan = reset_plan(settings, admin)
+        told = [f"delete {line}" for line in planned_lines(plan)]
+        if not _goes_on(settings, manner, told):
             return ExitCode.OK
         if plan.topics:
             with open_repair(settings) as repair:
                 repair.take_over()
         admin.delete_group(plan.application_id)
-        _delete(plan, admin)
-    if json:
+        delete_planned(plan, admin)
+    if manner.json:
         print_json(plan._asdict())
     else:
-        for line in _told(plan):
+        for line in planned_lines(plan):
             print(f"deleted {line}")
     return ExitCode.OK
 
@@ -191,12 +194,12 @@ def _begin_at(
         known = sources_seen(sight, topics)
         wanted = named if goal is None else target_offsets(repair, sight, goal, known)
         edit = edits.move(sight.views, wanted)
-        plan = _plan(settings, admin)
+        plan = reset_plan(settings, admin)
         plan = plan._replace(topics=[t for t in plan.topics if t.endswith(CHANGELOG)])
         if start.keep_state:
             told = told_of(sight, edit)
         else:
-            told = [f"delete {line}" for line in _told(plan)]
+            told = [f"delete {line}" for line in planned_lines(plan)]
             told += [f"begin {p.topic}-{p.partition} at {at}" for p, at in sorted(wanted.items())]
         if not _goes_on(settings, manner, told):
             return ExitCode.OK
@@ -205,11 +208,9 @@ def _begin_at(
             repair.change(sight, edit)
         else:
             admin.delete_group(settings.application_id)
-            _delete(plan, admin)
+            delete_planned(plan, admin)
             repair.begin(sight, edit, key_groups=_key_groups(application, settings, sight))
-    for line in told:
-        print(line)
-    return ExitCode.OK
+    return report(manner, settings, told)
 
 
 def _key_groups(application: str, settings: Settings, sight: Sight) -> int:
@@ -219,23 +220,23 @@ def _key_groups(application: str, settings: Settings, sight: Sight) -> int:
     return sight.record.key_groups
 
 
-def _goes_on(
-    settings: Settings, manner: Manner, told: Sequence[str], *, json: bool = False
-) -> bool:
+def _goes_on(settings: Settings, manner: Manner, told: Sequence[str]) -> bool:
     """Show what is to be done, and say whether to do it."""
-    if manner.dry_run and json:
-        print_json({"application_id": settings.application_id, "would": list(told)})
-        return False
     return go_ahead(manner, settings, told, done="deleted", error=NothingConfirmedError)
 
 
-def _delete(plan: ResetPlan, admin: KafkaAdmin) -> None:
+def delete_planned(plan: ResetPlan, admin: KafkaAdmin) -> None:
+    """Delete what a plan names, but for the group."""
     admin.delete(plan.topics)
     for state in plan.state:
-        shutil.rmtree(state)
+        if state.is_dir():
+            shutil.rmtree(state)
+        else:
+            state.unlink(missing_ok=True)
 
 
-def _plan(settings: Settings, admin: KafkaAdmin) -> ResetPlan:
+def reset_plan(settings: Settings, admin: KafkaAdmin) -> ResetPlan:
+    """Return what a reset deletes of an application."""
     from mustela.runtime.kafka_world import own_topics
     from mustela.state.directories import memory_directory
 
@@ -249,7 +250,8 @@ def _plan(settings: Settings, admin: KafkaAdmin) -> ResetPlan:
     )
 
 
-def _told(plan: ResetPlan) -> list[str]:
+def planned_lines(plan: ResetPlan) -> list[str]:
+    """Return what a plan deletes, a line each."""
     told = [f"topic {topic}" for topic in plan.topics]
     told += [f"state in {place}" for place in plan.state]
     if plan.group:

@@ -11,7 +11,7 @@ from mustela.cli.asking import Manner
 from mustela.cli.clients import open_admin
 from mustela.cli.console import ExitCode
 from mustela.cli.loading import load_app
-from mustela.cli.repairing import go_ahead, open_repair
+from mustela.cli.repairing import go_ahead, open_repair, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,9 +66,7 @@ def drop(
         if not others:
             admin.delete([dropped.topic])  # before the record: see `Repair.drop`
         repair.drop(sight, dropped)
-    for line in told:
-        print(line)
-    return ExitCode.OK
+    return report(manner, settings, told)
 
 
 def _told(drop: Drop, other: Neighbour | None) -> list[str]:
@@ -114,13 +112,15 @@ def upgrade(
         sight = repair.look()
         jobs, left = upgrades_of(repair.recorded(sight), plan, name, store)
         if not jobs:
-            print("\n".join([*left, f"{name} has no rows to rewrite"]))
-            return ExitCode.OK
+            nothing = [*left, f"{name} has no rows to rewrite"]
+            return report(manner, settings, left, nothing="\n".join(nothing))
         if not go_ahead(manner, settings, [*map(_job_told, jobs), *left], done="rewritten"):
             return ExitCode.OK
         repair.fence(sight)
-        repair.upgrade(sight, jobs, _reader(settings), print)
-    return ExitCode.OK
+        done: list[str] = []
+        tell = done.append if manner.json else print
+        repair.upgrade(sight, jobs, _reader(settings), tell)
+    return report(manner, settings, done) if manner.json else ExitCode.OK
 
 
 def _job_told(job: Upgrading) -> str:

@@ -15,7 +15,7 @@ from mustela.config.registry import registry_properties
 from mustela.config.settings import setting_keys
 from mustela.config.units import show_duration, show_size
 
-__all__ = ["render_reference"]
+__all__ = ["kind_of", "render_reference", "setting_rows"]
 
 _HEAD = """# Settings
 
@@ -112,6 +112,17 @@ def render_reference() -> str:
     return "".join(parts)
 
 
+def setting_rows() -> list[dict[str, str]]:
+    """Return the table of all settings, for programs.
+
+    Example:
+        >>> setting_rows()[0]["setting"]
+        'application_id'
+    """
+    names = ("setting", "kind", "default", "meaning")
+    return [dict(zip(names, (cell.strip("`") for cell in row), strict=True)) for row in _rows()]
+
+
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in lines]
@@ -121,12 +132,13 @@ def _rows() -> list[list[str]]:
     rows: list[list[str]] = []
     for key, owner in setting_keys().items():
         field = owner.model_fields[key.rpartition(".")[2]]
-        kind = _kind(field)
+        kind = kind_of(field)
         rows.append([f"`{key}`", kind, _default(key, field, kind), field.description or ""])
     return rows
 
 
-def _kind(field: FieldInfo) -> str:
+def kind_of(field: FieldInfo) -> str:
+    """Return the kind of a setting in a word or two."""
     names = {"parse_duration": "duration", "parse_size": "size"}
     for marker in field.metadata:
         name = getattr(getattr(marker, "func", None), "__name__", "")

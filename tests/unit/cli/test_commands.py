@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from mustela.cli import examination, records
+from mustela.cli import examination, sending
 from mustela.cli.console import ExitCode
 from mustela.cli.doctor import report
 from mustela.cli.events import EventPrinter
@@ -76,26 +76,26 @@ def test_a_typed_text_is_a_value_of_its_serde(name: str) -> None:
 def test_a_text_that_is_no_value_is_a_usage_error(name: str, text: str) -> None:
     """The error says which text, and of which type it is not."""
     with pytest.raises(BadValueError, match=text):
-        records._encode(resolve_serde(name), text)
+        sending.encode_typed(resolve_serde(name), text)
 
 
 def test_lines_have_a_key_where_there_is_a_separator() -> None:
     """The first separator counts; a line without one has no key; an empty line is a value."""
-    stream = io.StringIO("k\tv\tw\nplain\n\nlast")
-    assert list(records._lines(stream, "\t")) == [
-        ("k", "v\tw"),
-        (None, "plain"),
-        (None, ""),
-        (None, "last"),
+    stream, text = io.StringIO("k\tv\tw\nplain\n\nlast"), resolve_serde(str)
+    assert [row[:2] for row in sending._lines(stream, "\t", (text, text))] == [
+        (b"k", b"v\tw"),
+        (None, b"plain"),
+        (None, b""),
+        (None, b"last"),
     ]
 
 
 def test_batches_leave_nothing_out() -> None:
     """Standard input of any length."""
-    rows = [(None, str(n)) for n in range(records.STDIN_BATCH + 1)]
-    batches = list(records._batches(rows))
-    assert [len(batch) for batch in batches] == [records.STDIN_BATCH, 1]
-    assert list(records._batches([])) == []
+    rows = [sending.Sent(None, b"%d" % n) for n in range(sending.BATCH + 1)]
+    batches = list(sending._batches(iter(rows)))
+    assert [len(batch) for batch in batches] == [sending.BATCH, 1]
+    assert list(sending._batches(iter(()))) == []
 
 
 def test_reset_takes_only_what_is_the_applications_own() -> None:

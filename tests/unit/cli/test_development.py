@@ -41,7 +41,7 @@ def test_a_distribution_adds_a_command(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["--help"]) == ExitCode.OK
     told = capsys.readouterr().out
     assert "Greet somebody." in told
-    assert "List and create topics." in told
+    assert "List, plan and create topics." in told
 
 
 def test_what_cannot_be_loaded_stops_no_other_command(

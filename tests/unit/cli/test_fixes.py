@@ -181,13 +181,13 @@ def test_a_yes_that_nobody_typed_can_be_an_option(monkeypatch: pytest.MonkeyPatc
 
 def test_a_value_is_sent_as_what_it_is_or_by_another_type() -> None:
     """CLI_VALUE: the text is corrected, or the type."""
-    from mustela.cli.records import _encode
+    from mustela.cli.sending import encode_typed
     from mustela.serdes.resolve import resolve_serde
 
-    fix = refused(BadValueError, _encode, resolve_serde(int, key=False), "seven")
+    fix = refused(BadValueError, encode_typed, resolve_serde(int, key=False), "seven")
     assert fix == "correct it, or name another type"
-    assert _encode(resolve_serde(int, key=False), "7")
-    assert _encode(resolve_serde(str, key=False), "seven") == b"seven"
+    assert encode_typed(resolve_serde(int, key=False), "7")
+    assert encode_typed(resolve_serde(str, key=False), "seven") == b"seven"
     assert parse_value("7", "int") == 7
 
 
