@@ -169,6 +169,7 @@ def _world(stand_in: Any, clock: ManualClock) -> World:
         cluster=stand_in,
         transactions=stand_in,
         epochs=stand_in,
+        epochs_of=lambda _application_id: stand_in,
         disk=stand_in,
         clock=clock,
         new_id=iter(f"id-{number}" for number in range(10_000)).__next__,

@@ -9,6 +9,7 @@ continues the trace of one of them, and a span of the step names the others as l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, Final, cast
 
 from mustela.model import Headers, Windowed
@@ -36,6 +37,8 @@ _MEETING: Final = (
     WindowAggregateNode,
 )
 
+_PLAIN_TYPES: Final = {bytes, float, int, str, type(None)}
+
 _Met = dict[Any, dict[TraceContext, None]]
 
 
@@ -52,77 +55,75 @@ class StageTraces:
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
         self._met: dict[tuple[str, str], _Met] = {}
-        self._begun: Origins | None = None
+        self._known: tuple[Origins | None, dict[int, TraceContext]] = (None, {})
         self.spans: list[Traced] = []
 
     def begin(self, batch: Batch) -> None:
         """Give each source record that carries a context a span, which its headers name then."""
         origins = batch.origins
         column = origins.headers
-        if column is None or origins is self._begun:
+        if column is None or origins is self._known[0]:
+            return  # several sources may read the same records
+        contexts = self._contexts(origins)
+        if not contexts:
             return
-        self._begun = origins  # several sources may read the same records
         headers = list(column)
-        for row in range(len(headers)) if batch.rows is None else batch.rows:
-            parent = context_of(headers[row]) if headers[row] else None
-            if parent is None or len(self.spans) >= SPANS_MAX:
-                continue
-            place = origins.context(row)
-            made = span_id_of(
-                self._application_id, *parent, place.topic, place.partition, place.offset
-            )
-            context = TraceContext(parent.trace_id, made)
-            headers[row] = with_context(headers[row], context)
-            self.spans.append(
-                Traced(
-                    place.topic or "",
-                    context,
-                    parent,
-                    offset=place.offset,
-                    partition=place.partition,
-                )
-            )
+        rows = contexts.keys() if batch.rows is None else contexts.keys() & set(batch.rows)
+        for row in sorted(rows)[: SPANS_MAX - len(self.spans)]:
+            parent, place = contexts[row], origins.context(row)
+            name = place.topic or ""
+            made = span_id_of(self._application_id, *parent, name, place.partition, place.offset)
+            own = contexts[row] = TraceContext(parent.trace_id, made)
+            headers[row] = with_context(headers[row], own)
+            span = Traced(name, own, parent, offset=place.offset, partition=place.partition)
+            self.spans.append(span)
         origins.headers = headers
+
+    def _contexts(self, origins: Origins) -> dict[int, TraceContext]:
+        """Return the context of each record that carries one; they are read once for a chunk."""
+        if origins is not self._known[0]:
+            found = {
+                row: context
+                for row, own in enumerate(origins.headers or ())
+                if own and (context := context_of(own)) is not None
+            }
+            self._known = origins, found
+        return self._known[1]
 
     def meet(self, step: Step, batches: Sequence[Batch]) -> None:
         """Note which contexts come to a step in which records meet, by key."""
         if not isinstance(step.node, _MEETING):
             return
         for batch in batches:
-            headers = batch.headers
-            if headers is None:
+            contexts = self._contexts(batch.origins)
+            if not contexts:
                 continue
+            rows = range(len(batch)) if batch.rows is None else batch.rows
             met = self._met.setdefault((step.name, step.role), {})
-            for key, own in zip(batch.keys, headers, strict=True):
-                context = context_of(own) if own else None
-                if context is not None:
-                    contexts = met.setdefault(_plain(key), {})
-                    contexts.pop(context, None)
-                    contexts[context] = None
-                    if len(contexts) > LINKS_MAX:
-                        del contexts[next(iter(contexts))]
+            for number in compress(range(len(batch)), map(contexts.__contains__, rows)):
+                context = contexts[rows[number]]
+                here = met.setdefault(_plain(batch.keys[number]), {})
+                here.pop(context, None)
+                here[context] = None
+                if len(here) > LINKS_MAX:
+                    del here[next(iter(here))]
 
     def part(self, step: Step, batch: Batch | None) -> Batch | None:
         """Let results of a step in which records met carry a context on."""
         met = self._met.get((step.name, step.role))
         if not met or batch is None or not len(batch):
             return batch
-        before = batch.headers or [()] * len(batch)
-        after = [
-            self._carried(step, own, met.get(_plain(key)))
-            for key, own in zip(batch.keys, before, strict=True)
-        ]
-        if after == before:
+        keys = _plain_keys(batch.keys)
+        rows = [row for row, key in enumerate(keys) if key in met]
+        if not rows:
             return batch
         given = batch.with_origins(batch.order)
-        given.origins.headers = after
+        headers = given.origins.headers = list(batch.headers or [()] * len(batch))
+        for row in rows:
+            headers[row] = self._carried(step, headers[row], met[keys[row]])
         return given
 
-    def _carried(
-        self, step: Step, headers: Headers, contexts: dict[TraceContext, None] | None
-    ) -> Headers:
-        if contexts is None:
-            return headers
+    def _carried(self, step: Step, headers: Headers, contexts: dict[TraceContext, None]) -> Headers:
         own = context_of(headers)
         parent = next(reversed(contexts)) if own is None else own
         links = tuple(context for context in contexts if context != parent)
@@ -134,6 +135,11 @@ class StageTraces:
         if span not in self.spans[-2:]:  # a left and a right result of the same records
             self.spans.append(span)
         return with_context(headers, context)
+
+
+def _plain_keys(keys: list[Any]) -> list[Any]:
+    """Return keys as `_plain` does; those of plain types are so already."""
+    return keys if set(map(type, keys)) <= _PLAIN_TYPES else list(map(_plain, keys))
 
 
 def _plain(key: Any) -> Any:
