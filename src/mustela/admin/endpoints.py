@@ -50,7 +50,7 @@ class Endpoint:
         scope: The scope that a token needs, also on loopback; `Scope.NOBODY` if no token is needed
             there.
         method: ``GET``, which includes ``HEAD``, or ``POST``.
-        is_static: The answer is the same for every application, so nobody needs a token for it.
+        is_static: The answer is the same for every application, so no token is needed.
         has_page: Browsers that ask for HTML get a page, which is static.
     """
 

@@ -218,7 +218,7 @@ def _wants_page(scope: _Scope, headers: Mapping[str, list[str]]) -> bool:
 
 
 def _navigates(headers: Mapping[str, list[str]]) -> bool:
-    """Whether somebody follows a link, from wherever, to see the page in a window of its own."""
+    """Return whether the request is a user's navigation to the page in a top-level window."""
     mode, into = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return mode == ["navigate"] and into == ["document"]
 

@@ -121,7 +121,7 @@ class Coordinator:
         """Check topics, fence older instances, read the last epoch and restore what is missing.
 
         Raises:
-            MustelaError: If the application cannot go on.
+            MustelaError: If the application cannot continue.
         """
         run = self.run
         try:

@@ -27,14 +27,14 @@ class AppState(Enum):
     """The state of an application.
 
     Attributes:
-        CREATED: It was not started.
-        STARTING: It looks at its topics and starts its engine.
-        STANDBY: It waits for as long as another instance lives.
+        CREATED: It has not been started.
+        STARTING: It checks its topics and starts its engine.
+        STANDBY: It waits while another instance is alive.
         RESTORING: It brings its state up to date.
         RUNNING: It runs epochs.
-        PAUSED: It runs none until it is to go on.
-        DRAINING: It finishes its last epoch, syncs and lets go.
-        STOPPED: It has ended as it was asked to.
+        PAUSED: It runs none until it is resumed.
+        DRAINING: It finishes its last epoch, syncs its state and closes.
+        STOPPED: It has ended on request.
         FAILED: It has ended with an error.
 
     Example:
@@ -171,7 +171,7 @@ class Listener(Protocol):
     """Receives events in the application's own thread; its methods must return quickly.
 
     A subclass overrides only the methods that it needs. What it raises is logged, and
-    the application goes on.
+    the application continues.
 
     Example:
         >>> class Counts(Listener):

@@ -192,7 +192,7 @@ class StoreSpec:
 
     @property
     def keeps_more(self) -> bool:
-        """Whether the store has rows of its own beside those that steps see.
+        """Whether the store has further rows besides those that steps see.
 
         Example:
             >>> StoreSpec(name="counts").keeps_more

@@ -1,4 +1,4 @@
-"""The rules of bases and pendings, apart from what keeps them."""
+"""The rules of bases and pendings, independent of the storage."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Toke
 __all__ = ["Standing", "check_fence", "check_rest", "check_token", "compare", "not_ready"]
 
 _CLOCK_SLACK_MS = 60_000
-"""How far a clock may be set back and copies still be believed."""
+"""How far a clock may be set back while copies are still trusted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """Where a base stands.
+    """The position of a base.
 
     Attributes:
         token: The epoch whose state the base is; None if it has never held any.
@@ -34,24 +34,24 @@ class Standing:
     time_ms: int = 0
 
     def move_to(self, committed: Committed) -> None:
-        """Say that the base is now the committed state."""
+        """Record that the base is now the committed state."""
         self.token = committed.token
         self.positions.update(committed.changelog_ends)
         self.partial = False
         self.time_ms = max(self.time_ms, committed.time_ms)
 
     def begin_restore(self, time_ms: int) -> None:
-        """Say that the base is being changed and is not the state of any epoch."""
+        """Record that the base is being changed, and is not the state of any epoch."""
         if not self.partial and self.token is None:
             self.time_ms = time_ms
         self.partial = True
 
     def finish_restore(self, committed: Committed, spec: EnvironmentSpec, where: str) -> None:
-        """Say that the base is now the committed state, if its positions say so too.
+        """Record that the base is now the committed state, if its positions agree.
 
         Raises:
-            StateGoneError: If what was restored is not here any more.
-            StateNotReadyError: If they do not.
+            StateGoneError: If the restored rows are no longer here.
+            StateNotReadyError: If they do not agree.
         """
         ends = committed.changelog_ends
         short = {
@@ -73,13 +73,13 @@ def compare(
     """Return how a readable base of the right owner compares with the committed state.
 
     Args:
-        standing: Where the base stands.
-        committed: What the driver says.
+        standing: The position of the base.
+        committed: The committed state.
         has_pending: Whether the committed epoch's pending is here.
         spec: Says which stores are logged and when a copy is stale.
     """
     base, target = standing.token, committed.token
-    # A store that has no changelog any more may have a position from when it had one.
+    # A store that no longer has a changelog may have a position from when it had one.
     logged = [store.name for store in spec.stores if store.logged]
     ends = {name: committed.changelog_ends.get(name, 0) for name in logged}
     if _is_ahead(standing, committed, ends):
@@ -108,7 +108,7 @@ def _is_stale(standing: Standing, committed: Committed, spec: EnvironmentSpec) -
     if spec.stale_after_ms is None or not committed.time_ms:
         return False
     age = committed.time_ms - standing.time_ms
-    # A copy from the future was written by a clock that was wrong: nobody knows how old it is.
+    # A copy from the future was written with a wrong clock: its age is unknown.
     return age > spec.stale_after_ms or age < -_CLOCK_SLACK_MS
 
 
@@ -130,24 +130,24 @@ def check_fence(standing: Standing, incarnation: int, where: str) -> None:
 
 
 def check_rest(standing: Standing, store: str, start: int, where: str, *, goes_on: bool) -> None:
-    """See whether what a restore goes on from is still there.
+    """Check that the state that a restore continues from still exists.
 
     Args:
-        standing: Where the base stands.
+        standing: The position of the base.
         store: The store that is restored.
         start: The offset from which its changelog was read.
         where: For messages.
         goes_on: Whether a restore has begun and is not finished.
 
     Raises:
-        StateGoneError: If it is not: the rows before would be missing.
+        StateGoneError: If it does not: earlier rows would be missing.
     """
     if standing.positions.get(store, 0) < start or (goes_on and not standing.partial):
         raise gone(where)
 
 
 def check_token(token: Token, committed: Committed) -> None:
-    """Refuse a pending that is not newer than what is committed.
+    """Refuse a pending that is not newer than the committed state.
 
     Raises:
         InvariantError: If it is not.
@@ -158,7 +158,7 @@ def check_token(token: Token, committed: Committed) -> None:
 
 
 def not_ready(condition: Condition, committed: Committed, where: str) -> StateNotReadyError:
-    """Return the error for a state that is asked for and not here."""
+    """Return the error for a requested state that is not here."""
     return StateNotReadyError(
         f"state of epoch {committed.token} is not here: the environment is {condition.value}",
         evidence={"state": where},

@@ -1,4 +1,4 @@
-"""The environments that a process has open, each once."""
+"""The open environments of a process, each opened once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["EnvironmentRegistry"]
 class EnvironmentRegistry:
     """Opens environments and keeps them open; a process has one registry.
 
-    Workers come and go and are forked from a daemon, so a registry that finds itself in another
-    process than the one that filled it starts anew, with the same settings.
+    Workers are forked from a daemon, so a registry that finds itself in a different process than
+    the one that filled it starts empty, with the same settings.
 
     Args:
-        state_dir: Where state lives: local disk or tmpfs.
+        state_dir: The directory of state, on local disk or tmpfs.
         options: How LMDB is used.
-        boot: Names the machine's boot; read from the kernel if not given.
+        boot: The id of the machine's boot; default: read from the kernel.
         open_max: How many environments are kept open; idle ones above it are closed, oldest
             first.
 
@@ -60,7 +60,7 @@ class EnvironmentRegistry:
 
     @property
     def state_dir(self) -> Path:
-        """Where state lives."""
+        """The directory of state."""
         return self._state_dir
 
     def get(self, spec: EnvironmentSpec) -> LmdbEnvironment:

@@ -1,9 +1,9 @@
-"""What the stores' files take of a process's memory.
+"""Limits the memory that the stores' files take in a process.
 
 LMDB maps its files. A page that was read stays in the map of each process that read it, and counts
-as its memory, though it is the system's cache of the file, which the system takes back as it likes.
-A worker in time comes to hold the whole state in that way. So it lets go of these pages now and
-then: those that it reads again are mapped again, several at once, from the same cache.
+as its memory, though it is the system's page cache, which the system can reclaim at any time. Over
+time a worker would map the whole state. So it unmaps these pages from time to time: those that it
+reads again are mapped again, several at once, from the same cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mustela.state.lmdb_files import DATA_FILE
 __all__ = ["MAPPED_MAX", "let_go_of_mapped_files"]
 
 MAPPED_MAX: Final = 48 << 20
-"""Bytes of files that may stay in the map of a process; its own code is a part of them."""
+"""Bytes of files that may stay mapped in a process, including its own code."""
 
 _STATM: Final = Path("/proc/self/statm")
 _MAPS: Final = Path("/proc/self/maps")
@@ -28,15 +28,15 @@ _SHARED: Final = 2
 
 
 def let_go_of_mapped_files(most: int = MAPPED_MAX) -> int:
-    """Take the pages of the stores' files out of this process's map, if it holds many.
+    """Unmap the pages of the stores' files in this process, if there are many.
 
-    Reading goes on as before, also in a snapshot that is open: what is read is mapped again.
+    Reading works as before, also in an open snapshot: pages that are read are mapped again.
 
     Args:
         most: Bytes of files that may stay mapped.
 
     Returns:
-        How many files' pages were let go of; 0 where a process cannot see its own map.
+        For how many files pages were unmapped; 0 if the process cannot read its own map.
     """
     library = _library()
     if library is None or _mapped_bytes() <= most:
@@ -54,7 +54,7 @@ def _library() -> Any:
 
 
 def _mapped_bytes() -> int:
-    """Return how much of files is in the map now."""
+    """Return how many bytes of files are mapped."""
     return int(_STATM.read_text().split()[_SHARED]) * mmap.PAGESIZE
 
 
@@ -64,7 +64,7 @@ def _areas() -> list[tuple[int, int]]:
     for line in os.fsdecode(_MAPS.read_bytes()).splitlines():
         if line.endswith(f"/{DATA_FILE}"):
             fields = line.split(None, 2)
-            if fields[1] == "r--s":  # shared and never written through: nothing can be lost
+            if fields[1] == "r--s":  # shared and read-only: nothing can be lost
                 start, end = (int(bound, 16) for bound in fields[0].split("-"))
                 found.append((start, end - start))
     return found

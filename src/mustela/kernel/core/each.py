@@ -34,8 +34,8 @@ def call_each(
     Args:
         function: Called with one argument per column.
         columns: Columns of equal length.
-        on_failure: Called with row and error; may raise to end the batch. One with a method
-            ``again`` is asked whether the row is tried again; see `Repeating`.
+        on_failure: Called with row and error; may raise to end the batch. A method ``again``, if it
+            has one, decides whether to retry the row; see `Repeating`.
 
     Returns:
         The results, None where the function failed, and the rows where it did, ascending.
@@ -66,22 +66,22 @@ def call_each(
 
 @runtime_checkable
 class Repeating(Protocol):
-    """Handles a failure, and may want the row tried again."""
+    """Handles a failure, and may ask to retry the row."""
 
     def __call__(self, row: int, error: Exception, /) -> None:
-        """Handle the failure of a row that is not tried again."""
+        """Handle the failure of a row that is not retried."""
         ...
 
     def again(self, row: int, error: Exception, /) -> bool:
-        """Handle the failure of a row; return whether it is tried again."""
+        """Handle the failure of a row; return whether to retry it."""
         ...
 
 
 class MovedRows:
-    """Handles failures of rows that stand elsewhere in the batch that they come from.
+    """Handles failures of rows that have other places in their original batch.
 
     Args:
-        rows: Where each stands there.
+        rows: The place of each there.
         on_failure: Handles failures of that batch.
     """
 
@@ -92,11 +92,11 @@ class MovedRows:
         self._on_failure = on_failure
 
     def __call__(self, row: int, error: Exception) -> None:
-        """Handle the failure of a row that is not tried again."""
+        """Handle the failure of a row that is not retried."""
         self._on_failure(self._rows[row], error)
 
     def again(self, row: int, error: Exception) -> bool:
-        """Handle the failure of a row; return whether it is tried again."""
+        """Handle the failure of a row; return whether to retry it."""
         found, on_failure = self._rows[row], self._on_failure
         if isinstance(on_failure, Repeating):
             return on_failure.again(found, error)
@@ -111,14 +111,14 @@ def repeated(
     error: Exception,
     on_failure: Repeating,
 ) -> tuple[Any, bool]:
-    """Call ``function`` again for a row as often as its handler says.
+    """Call ``function`` again for a row as often as its handler wants.
 
     Args:
-        function: What failed.
+        function: The function that failed.
         columns: Columns of equal length.
         row: The row.
         error: What it raised.
-        on_failure: Says whether to try again, and bounds it.
+        on_failure: Decides whether to retry, within limits.
 
     Returns:
         The result, and whether there is one.

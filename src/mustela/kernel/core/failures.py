@@ -92,10 +92,10 @@ _KINDS: dict[type[DataError], Any] = {
     DeserializationError: "deserialization",
     SerializationError: "production",
 }
-"""What a handler is told of what failed."""
+"""What a handler gets to know about a failure."""
 
 Instead = Callable[[Batch, int, Sequence[Record[Any, Any]]], None]
-"""Takes a batch, the row that failed, and the records that go on in its place."""
+"""Called with a batch, the row that failed, and the records that replace it."""
 
 
 def _ways_on(kind: type[DataError], context: RecordContext, own: str | None, step: Node) -> str:
@@ -124,10 +124,10 @@ class Failures:
         subject: What fails, if it is not a record of a topic.
 
     Attributes:
-        pause: Waits so many seconds before a record is tried again; None for not at all.
-        instead: Takes the records that a handler puts in the place of one; None where a step has
-            no place for any.
-        application_id: What a handler is told of the application.
+        pause: Waits some seconds before a record is retried; None not to wait.
+        instead: Called with the records by which a handler replaces a row; None if the step cannot
+            take any.
+        application_id: The application id for handlers.
     """
 
     def __init__(
@@ -171,11 +171,11 @@ class Failures:
             repeats: Whether the step can try the row again.
 
         Returns:
-            Whether the step is to try the row again.
+            Whether the step should try the row again.
 
         Raises:
             DataError: If the handler is ``fail``.
-            ErrorHandlerFailedError: If it is a function, which raises.
+            ErrorHandlerFailedError: If the handler is a function, and raises.
             InvariantError: If the cause is one: handlers do not decide about our own bugs.
             EnvironmentFault: If the cause is one: a schema registry that does not answer is not the
                 record's fault.
@@ -201,7 +201,7 @@ class Failures:
         return False
 
     def _answer(self, batch: Batch, row: int, cause: BaseException, *, repeats: bool) -> str:
-        """Return what becomes of a row: a word of `Asked.answer`."""
+        """Return what happens to a row: a word of `Asked.answer`."""
         asked = self._asked
         if asked is None:
             return str(self.handler)
@@ -238,7 +238,7 @@ class Failures:
 
     @property
     def attempts(self) -> int:
-        """How often the row in hand was tried."""
+        """How often the current row was tried."""
         return 1 if self._asked is None else self._asked.attempts
 
     def error(self, context: RecordContext, key: object, cause: BaseException) -> DataError:
@@ -313,12 +313,12 @@ class Failures:
 def instead_of(
     batch: Batch, row: int, records: Sequence[Record[Any, Any]], *, keeps_key: bool, step: Node
 ) -> Batch:
-    """Return the records that a handler puts in the place of a row, each at the row's place.
+    """Return the records by which a handler replaces a row, each at the row's place.
 
     Args:
         batch: The rows.
         row: Which of them.
-        records: What takes its place.
+        records: The records that replace it.
         keeps_key: Whether they must have the row's key.
         step: The step that it failed in.
 

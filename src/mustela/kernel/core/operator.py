@@ -83,7 +83,7 @@ class Operator(Generic[N]):
     Attributes:
         reads_only: The operator neither changes nor keeps the values it is given, so it may look
             at the same objects as another branch.
-        replaces: What goes on are records, and a handler may put others in the place of one that
+        replaces: The output consists of records, and a handler may replace one that
             failed.
         unprompted: The operator must run before the steps after it see their rows, even if it has
             no input.

@@ -1,9 +1,9 @@
 """The trace contexts of records on their way through a stage.
 
-A source record that carries a context gets a span of its own, and its context names that span from
-there on. Whatever keeps the headers of a record so continues its trace: steps without state,
-exchanges, stores with headers, sinks. Where records meet, in joins and aggregations, a result
-continues the trace of one of them, and a span of the step names the others as links.
+A source record that carries a context gets its own span, and its context names that span from there
+on. So every step that keeps a record's headers continues its trace: steps without state, exchanges,
+stores with headers, sinks. Where records meet, in joins and aggregations, a result continues the
+trace of one of them, and a span of the step names the others as links.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mustela.topology.window_aggregate import WindowAggregateNode
 __all__ = ["LINKS_MAX", "SPANS_MAX", "StageTraces"]
 
 SPANS_MAX: Final = 10_000
-"""A task makes at most so many spans in one epoch; further records keep the context they had."""
+"""Maximum number of spans of a task in one epoch; further records keep their context."""
 LINKS_MAX: Final = 32
-"""A span names at most so many others, the last ones."""
+"""Maximum number of links of a span; the last ones are kept."""
 
 _MEETING: Final = (
     AggregateNode,
@@ -49,7 +49,7 @@ class StageTraces:
         application_id: The application: part of what names a span.
 
     Attributes:
-        spans: What was made so far.
+        spans: The spans made so far.
     """
 
     def __init__(self, application_id: str) -> None:
@@ -59,7 +59,7 @@ class StageTraces:
         self.spans: list[Traced] = []
 
     def begin(self, batch: Batch) -> None:
-        """Give each source record that carries a context a span, which its headers name then."""
+        """Give each source record that carries a context a span, and name it in the headers."""
         origins = batch.origins
         column = origins.headers
         if column is None or origins is self._known[0]:
@@ -91,7 +91,7 @@ class StageTraces:
         return self._known[1]
 
     def meet(self, step: Step, batches: Sequence[Batch]) -> None:
-        """Note which contexts come to a step in which records meet, by key."""
+        """Note, by key, which contexts reach a step in which records meet."""
         if not isinstance(step.node, _MEETING):
             return
         for batch in batches:
@@ -109,7 +109,7 @@ class StageTraces:
                     del here[next(iter(here))]
 
     def part(self, step: Step, batch: Batch | None) -> Batch | None:
-        """Let results of a step in which records met carry a context on."""
+        """Make the results of a step in which records met carry a context."""
         met = self._met.get((step.name, step.role))
         if not met or batch is None or not len(batch):
             return batch
@@ -143,7 +143,7 @@ def _plain_keys(keys: list[Any]) -> list[Any]:
 
 
 def _plain(key: Any) -> Any:
-    """Return what tells the key of a record from others; a window's key is its records'."""
+    """Return the identity of a record's key; that of a windowed key is its inner key."""
     plain: Any = cast("Windowed[Any]", key).key if isinstance(key, Windowed) else key
     try:
         hash(plain)

@@ -1,4 +1,4 @@
-"""What one attempt of a processor wrote, so that the next one begins where that one began."""
+"""Undoes the writes of a processor's failed attempt before the next one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Undo"]
 class Undo:
     """Remembers what stores held before a processor wrote to them; one for each step.
 
-    Only steps whose handler may want a record tried again have one.
+    Only steps whose handler may retry a record have one.
     """
 
     __slots__ = ("_before",)
@@ -26,7 +26,7 @@ class Undo:
         return _RememberedRows(rows, self)
 
     def note(self, rows: RowView, key: bytes) -> None:
-        """Remember what a key has, before it is written."""
+        """Remember the value of a key before it is written."""
         self._before.append((rows, key, rows.get(key)))
 
     def begin(self) -> None:
@@ -34,14 +34,14 @@ class Undo:
         self._before.clear()
 
     def back(self) -> None:
-        """Give every key what it had when the attempt began."""
+        """Restore every key to its value at the start of the attempt."""
         for rows, key, row in reversed(self._before):
             rows.put(key, row)
         self._before.clear()
 
 
 class _RememberedRows:
-    """Rows of a store whose writes can be taken back.
+    """Rows of a store whose writes can be undone.
 
     Args:
         rows: The rows of one key group.
@@ -72,7 +72,7 @@ class _RememberedRows:
         self._rows.put_many(written)
 
     def expire(self, keys: Iterable[bytes]) -> None:
-        """Remove rows whose time is over, without a word in the changelog."""
+        """Remove expired rows, without writing to the changelog."""
         gone = list(keys)
         for key in gone:
             self._undo.note(self._rows, key)

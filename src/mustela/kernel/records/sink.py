@@ -62,7 +62,7 @@ class SinkOperator(Operator[SinkNode]):
         if failed:
             batch, keys, values = without(batch, failed), drop(keys, failed), drop(values, failed)
             topics, partitions = _drop(topics, failed), _drop(partitions, failed)
-        if self.replaced:  # with what takes the place of a row all are encoded anew, in order
+        if self.replaced:  # with replacements, all rows are encoded again, in order
             whole = self.with_replaced(batch)
             failing_once = Failures(self.node, "fail", SerializationError, self.context.output)
             self._write(whole or Batch.empty(), failing_once)

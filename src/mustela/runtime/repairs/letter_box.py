@@ -156,7 +156,7 @@ class LetterBox:
         return self._sendable(self.letters(wanted), to, refused)
 
     def drop(self, wanted: LetterFilter) -> tuple[int, Mapping[int, int]]:
-        """Mark letters as dropped, and delete all that no pending letter stands before.
+        """Mark letters as dropped, and delete those before the first pending one.
 
         Returns:
             How many were marked, and the first offset that is left in each partition of which
@@ -168,7 +168,7 @@ class LetterBox:
             while batch := list(islice(chosen, BATCH)):
                 self._mark(sink, [(letter, "") for letter in batch], "dropped")
                 count += len(batch)
-        with self._sink() as sink:  # opened anew, so that the marks can be read
+        with self._sink() as sink:  # opened again, so that the marks can be read
             return count, self._delete(sink)
 
     def _delete(self, sink: TransactionalSink) -> dict[int, int]:

@@ -138,7 +138,7 @@ class Opening:
 
         Raises:
             FencedError: If a newer instance started meanwhile.
-            MustelaError: If the application cannot go on.
+            MustelaError: If the application cannot continue.
         """
         on_fault = self._listener.on_error
         # Before the claim: an application that cannot run must not end a running instance.

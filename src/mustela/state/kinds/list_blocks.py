@@ -38,7 +38,7 @@ BLOCK: Final = b"\x03"
 """First byte of the key of a block."""
 
 SETTLED: Final = b"\x04"
-"""First byte of the key of the row that stands for a settled block."""
+"""First byte of the key of the row that marks a settled block."""
 
 BLOCK_BYTES_MAX: Final = 65_536
 """The maximum size of the keys and values of a block. A larger entry is alone in its block: no

@@ -132,7 +132,7 @@ def grow_many(
             again[place] = [entry]
     for place, more in again.items():
         first = written[place]
-        if first:  # the first entry stands there already
+        if first:  # the first entry is there already
             more.insert(0, first[_HEAD_BYTES:])
         written.update(grow(place, rows[place], more))
     return written
