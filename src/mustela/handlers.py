@@ -16,6 +16,7 @@ from mustela.api.handlers import (
     FAIL as FAIL,
     RETRY as RETRY,
     DefaultProductionExceptionHandler as DefaultProductionExceptionHandler,
+    DeserializationExceptionHandler as DeserializationExceptionHandler,
     ErrorAnswer as ErrorAnswer,
     ErrorContext as ErrorContext,
     ErrorHandler as ErrorHandler,
@@ -24,4 +25,6 @@ from mustela.api.handlers import (
     LogAndFailExceptionHandler as LogAndFailExceptionHandler,
     LogAndFailProcessingExceptionHandler as LogAndFailProcessingExceptionHandler,
     OnError as OnError,
+    ProcessingExceptionHandler as ProcessingExceptionHandler,
+    ProductionExceptionHandler as ProductionExceptionHandler,
 )

@@ -27,6 +27,7 @@ __all__ = [
     "FAIL",
     "RETRY",
     "DefaultProductionExceptionHandler",
+    "DeserializationExceptionHandler",
     "ErrorAnswer",
     "ErrorContext",
     "ErrorHandler",
@@ -37,6 +38,8 @@ __all__ = [
     "LogAndFailExceptionHandler",
     "LogAndFailProcessingExceptionHandler",
     "OnError",
+    "ProcessingExceptionHandler",
+    "ProductionExceptionHandler",
     "app_handlers",
     "may_bury",
     "read_handler",
@@ -171,6 +174,10 @@ class ErrorHandler(Protocol):
         """Return the answer; see `HandlerFunction`."""
         ...
 
+
+DeserializationExceptionHandler = ErrorHandler
+ProcessingExceptionHandler = ErrorHandler
+ProductionExceptionHandler = ErrorHandler
 
 OnError = (
     Literal["fail", "continue", "dead_letter", "log_and_continue", "log_and_fail"]

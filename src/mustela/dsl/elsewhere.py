@@ -10,8 +10,16 @@ __all__ = ["ELSEWHERE", "not_here"]
 
 _FUNCTION = "pass a plain function or a lambda"
 _SETTING = 'give settings to App("name", settings={...}), or in mustela.toml'
+_HANDLER = (
+    'write on_error="continue" at a step, or set processing_handler; a handler of your own is a '
+    "function of (error, record, context): mustela.handlers"
+)
+_ANSWER = "from mustela.handlers import CONTINUE, DEAD_LETTER, FAIL, RETRY"
 ELSEWHERE: Final = {
     "Aggregator": _FUNCTION,
+    "CONTINUE": _ANSWER,
+    "DEAD_LETTER": _ANSWER,
+    "DeserializationExceptionHandler": _HANDLER,
     "Duration": "use datetime.timedelta",
     "ForeachAction": _FUNCTION,
     "Initializer": _FUNCTION,
@@ -19,9 +27,15 @@ ELSEWHERE: Final = {
     "KafkaStreams": "write App(...), add the topology to it, and run it",
     "KeyValue": "return a tuple: (key, value)",
     "KeyValueMapper": _FUNCTION,
+    "LogAndContinueExceptionHandler": _HANDLER,
+    "LogAndContinueProcessingExceptionHandler": _HANDLER,
+    "LogAndFailExceptionHandler": _HANDLER,
+    "LogAndFailProcessingExceptionHandler": _HANDLER,
     "Merger": _FUNCTION,
     "Named": 'every step takes name="..."',
     "Predicate": _FUNCTION,
+    "ProcessingExceptionHandler": _HANDLER,
+    "ProductionExceptionHandler": _HANDLER,
     "Reducer": _FUNCTION,
     "Serdes": "types stand for serdes: key=str, value=int, a dataclass, or your own Serde",
     "StreamPartitioner": _FUNCTION,

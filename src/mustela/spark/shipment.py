@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mustela.config.handlers import HANDLER_SETTINGS
 from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Plan
@@ -131,6 +132,7 @@ def ship(program: Program, path: Sequence[str] = ()) -> Shipment:
     try:
         return Shipment(program.identity, dump_by_value(program), tuple(path))
     except Exception as error:
+        _check_handlers(program)
         raise _cannot_travel(program.plan, error) from error
 
 
@@ -151,6 +153,26 @@ def _cannot_travel(plan: Plan, error: Exception) -> UnpicklableFunctionError:
     for node in _nodes(plan):
         _check(node)
     return UnpicklableFunctionError(f"the program cannot be sent to Spark's workers: {error}")
+
+
+def _check_handlers(program: Program) -> None:
+    """Name the handler of the settings that cannot travel, if it is one.
+
+    Raises:
+        UnpicklableFunctionError: If it is.
+    """
+    for name in HANDLER_SETTINGS:
+        try:
+            dump_by_value(program.kernel.get(name))
+        except Exception as error:
+            msg = f"setting {name} cannot be sent to Spark's workers: {error}"
+            raise UnpicklableFunctionError(
+                msg,
+                why="a handler runs in worker processes, and holds something that cannot be "
+                "pickled",
+                fix="create files, locks and clients inside the function, not outside",
+                fields={"setting": name},
+            ) from error
 
 
 def _nodes(plan: Plan) -> list[Node]:

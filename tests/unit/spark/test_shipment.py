@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mustela.api.handlers import read_handler
 from mustela.dsl.builder import StreamsBuilder
 from mustela.plan.epoch import Program
 from mustela.planner.planner import plan
@@ -53,6 +54,26 @@ def test_a_function_that_cannot_travel_is_named_with_its_step_and_line() -> None
     text = str(caught.value)
     assert "test_shipment.py" in text
     assert "lock" in text
+
+
+def test_a_handler_that_cannot_travel_is_named() -> None:
+    """That of a step by the step, that of the application by its setting."""
+    lock = threading.Lock()
+
+    def handler(_error: Exception, _record: object, _context: object) -> str:
+        with lock:
+            return "continue"
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.map_values(str.upper, name="upper", on_error=handler).to("out", value=str)
+
+    with pytest.raises(UnpicklableFunctionError) as caught:
+        ship(program_with(build))
+    assert caught.value.fields["step"] == "upper"
+    kernel = {"processing_handler": read_handler(handler, verb="setting", role="handler")}
+    with pytest.raises(UnpicklableFunctionError, match="setting processing_handler"):
+        ship(replace(program(), kernel=kernel))
 
 
 def test_something_else_that_cannot_travel_is_an_error_too() -> None:

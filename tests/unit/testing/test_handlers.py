@@ -509,3 +509,18 @@ def test_a_global_table_has_no_handler_of_its_own() -> None:
     """Its rows are decoded where they are looked up."""
     with pytest.raises(UsageError, match="takes no on_error"):
         StreamsBuilder().global_table("t", Consumed(key=str, value=int, on_error="continue"))
+
+
+def test_kafka_streams_names_are_there_or_answered() -> None:
+    """A handler may derive from its interface; what is sought in the package is shown."""
+    import mustela
+    from mustela.handlers import ProcessingExceptionHandler
+
+    class Mine(ProcessingExceptionHandler):
+        def handle(self, context: Any, record: Any, exception: Any, /) -> Any:
+            return record.with_value(0)
+
+    assert outcome(parsing(on_error=Mine))[0] == [1, 0, 3]
+    for name in ("DeserializationExceptionHandler", "LogAndContinueExceptionHandler", "CONTINUE"):
+        with pytest.raises(UsageError, match="handlers"):
+            getattr(mustela, name)
