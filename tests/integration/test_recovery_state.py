@@ -293,7 +293,7 @@ def test_an_abandoned_pending_is_void_when_its_epoch_number_comes_again(
 
 @pytest.fixture
 def boot() -> str:
-    from mustela.state.directories import boot_id
+    from mustela.processes import boot_id
 
     return boot_id()
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mustela.processes import read_process
+
 __all__ = ["Processes", "Usage"]
 
 _PROC: Final = Path("/proc")
@@ -97,19 +99,16 @@ def _all() -> Iterator[_Seen]:
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
-        try:
-            text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it ended meanwhile
+        stat = read_process(int(entry.name))
+        if stat is None:  # it ended meanwhile
             continue
-        head, _, rest = text.rpartition(")")
-        fields = rest.split()
         yield _Seen(
             pid=int(entry.name),
-            parent=int(fields[1]),
-            name=head.partition("(")[2],
-            started=int(fields[19]),
-            cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_S,
-            memory_bytes=int(fields[21]) * _PAGE_BYTES,
+            parent=stat.parent,
+            name=stat.name,
+            started=stat.started,
+            cpu_s=stat.cpu_ticks / _TICKS_S,
+            memory_bytes=stat.resident_pages * _PAGE_BYTES,
         )
 
 

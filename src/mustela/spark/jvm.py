@@ -27,8 +27,8 @@ from xxhash import xxh3_64
 
 from mustela.java import Java, user_cache
 from mustela.logs.options import LogOptions
+from mustela.processes import boot_id
 from mustela.spark.jvm_log import relay
-from mustela.state.directories import boot_id
 
 __all__ = [
     "MODULE_OPTIONS",

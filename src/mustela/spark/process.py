@@ -24,6 +24,7 @@ from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.logs.output import LogOutput
 from mustela.plan.epoch import Program, epochs_topic
+from mustela.processes import boot_id
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.claim import ClaimCheck
@@ -31,7 +32,7 @@ from mustela.spark.partitions import KnownPartitions
 from mustela.spark.reading_time import ReadingSince
 from mustela.spark.shipment import Shipment
 from mustela.spark.worker_log import Place, worker_log
-from mustela.state.directories import boot_id, environment_path, make_private
+from mustela.state.directories import environment_path, make_private
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions

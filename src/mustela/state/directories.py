@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from mustela.errors import UsageError
+from mustela.processes import boot_id, read_process
 from mustela.state.faults import StateDirectoryError, StateIOError
 from mustela.state.interfaces import EnvironmentSpec, check_name
 
 __all__ = [
-    "boot_id",
     "choose_directory",
     "environment_path",
     "make_private",
@@ -23,18 +23,9 @@ __all__ = [
     "remove_unclaimed",
 ]
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SHARED_MEMORY = Path("/dev/shm")
 _TMPFS_PREFIX = "mustela-"
 _OWNER_FILE = "owner"
-
-
-def boot_id(source: Path = _BOOT_ID) -> str:
-    """Return the id of this machine's current boot; empty if the kernel provides none."""
-    try:
-        return source.read_text().strip()
-    except OSError:
-        return ""
 
 
 def environment_path(state_dir: Path, spec: EnvironmentSpec) -> Path:
@@ -253,7 +244,10 @@ def _process_name(pid: int) -> str:
 
 def _start_of(pid: int) -> str:
     """Return when a process started, which together with its pid is unique within a boot."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    stat = read_process(pid)
+    if stat is None:
+        raise ProcessLookupError(pid)
+    return str(stat.started)
 
 
 def _size_of(directory: Path) -> int:

@@ -85,7 +85,7 @@ class LmdbEnvironment:
     Args:
         state_dir: The directory of state.
         spec: What to hold.
-        boot: The id of the machine's boot; see `directories.boot_id`.
+        boot: The id of the machine's boot; see `mustela.processes.boot_id`.
         options: How LMDB is used.
     """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mustela.state.directories import boot_id, environment_path
+from mustela.processes import boot_id
+from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment

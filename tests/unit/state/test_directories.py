@@ -11,7 +11,6 @@ import pytest
 
 from mustela.errors import UsageError
 from mustela.state.directories import (
-    boot_id,
     choose_directory,
     release_directory,
     remove_unclaimed,
@@ -172,9 +171,3 @@ def test_stages_that_nobody_claims_are_deleted(tmp_path):
     assert (tmp_path / "app" / "new" / "00003" / "data.mdb").exists()
     assert (tmp_path / "other" / "old").is_dir()
     assert remove_unclaimed(tmp_path, "absent", set()) == []
-
-
-def test_the_boot_has_a_name(tmp_path):
-    """Linux names each boot; elsewhere the name is empty."""
-    assert len(boot_id()) == 36
-    assert boot_id(tmp_path / "absent") == ""

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mustela.processes import boot_id, read_process
 from mustela_dev.broker import tether
 
 __all__ = ["Child", "ProcessMark", "launch", "mark_of"]
 
 POLL_S = 0.02
 LAUNCH_TIMEOUT_S = 60
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_STATE_FIELD, _START_FIELD = 0, 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +49,10 @@ class ProcessMark:
 
 def mark_of(pid: int) -> ProcessMark | None:
     """Return the mark of the process that now has ``pid``, or None."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        boot = _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
+    stat = read_process(pid)
+    if stat is None or stat.state in {"Z", "X"}:
         return None
-    # The second field is the program's name in parentheses, and may contain spaces and parentheses.
-    fields = text.rpartition(")")[2].split()
-    if fields[_STATE_FIELD] in {"Z", "X"}:
-        return None
-    return ProcessMark(pid=pid, started=int(fields[_START_FIELD]), boot=boot)
+    return ProcessMark(pid=pid, started=stat.started, boot=boot_id())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,67 @@
+"""What Linux says of the processes of this machine. An id alone names none: it is used again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["ProcessStat", "boot_id", "read_process"]
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class ProcessStat(NamedTuple):
+    """What ``/proc/PID/stat`` says of a process.
+
+    Attributes:
+        name: Its program's name, at most 15 characters.
+        state: A letter: ``Z`` for one that has ended and that its parent has not yet reaped.
+        parent: The id of its parent.
+        started: When it started, in clock ticks since the machine did; with its id that names it
+            for as long as the machine runs.
+        cpu_ticks: Its processor time in clock ticks, in user mode and in the kernel.
+        resident_pages: How many pages of memory it has.
+    """
+
+    name: str
+    state: str
+    parent: int
+    started: int
+    cpu_ticks: int
+    resident_pages: int
+
+
+def read_process(pid: int) -> ProcessStat | None:
+    """Return what a process is and uses; None if there is none of this id.
+
+    Example:
+        >>> import os
+        >>> here = read_process(os.getpid())
+        >>> here is not None and here.parent == os.getppid()
+        True
+        >>> read_process(-1) is None
+        True
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it may end at any moment
+        return None
+    # The name is in parentheses, and may contain spaces and parentheses itself.
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    return ProcessStat(
+        name=head.partition("(")[2],
+        state=fields[0],
+        parent=int(fields[1]),
+        started=int(fields[19]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        resident_pages=int(fields[21]),
+    )
+
+
+def boot_id(source: Path = _BOOT_ID) -> str:
+    """Return the id of this machine's current boot; empty if the kernel provides none."""
+    try:
+        return source.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
