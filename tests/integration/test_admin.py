@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.admin.access import Access, access_file, read_access
+from mustela.admin.client import find_server
 from mustela.admin.endpoints import endpoints, json_answer
+from mustela.cli.status import from_kafka
+from mustela.cli.watching import picture
 from mustela.events import AppState, Event, Listener, Restoring
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S, SOON
@@ -246,3 +250,26 @@ def test_a_restore_is_seen_from_outside(world: World, gate: Gate, tmp_path: Path
     assert operator.metric('mustela_store_bytes{store="counts"}') >= 4096
     app.close()
     assert app.error is None
+
+
+def test_the_command_line_tells_of_an_application_with_a_server_and_without(
+    world: World, gate: Gate
+) -> None:
+    """From Kafka alone: whether it lives, its epoch, its lag; before, while and after it runs."""
+    source, sink = world.topic("in"), world.topic("out")
+    app, _ = world.app(gate.counting(source, sink), lease={"interval": "200ms"})
+    unknown = from_kafka(app.settings, listen=True)
+    assert (unknown["state"], unknown["epoch"], unknown["lag"]) == ("unknown", None, None)
+    world.send(source, [("a", "1"), ("b", "2")])
+    app.start()
+    world.drain(app)
+    assert find_server(app.settings) is None
+    running = from_kafka(app.settings, listen=True)
+    assert (running["state"], running["pid"], running["lag"]) == ("running", os.getpid(), 0)
+    assert running["epoch"] >= 1
+    picture(running, from_kafka(app.settings, listen=False))
+    app.close()
+    world.send(source, [("c", "3")])
+    stopped = from_kafka(app.settings, listen=True)
+    assert (stopped["state"], stopped["lag"]) == ("stopped", 1)
+    assert [one["lag"] for one in stopped["partitions"]] == [1]

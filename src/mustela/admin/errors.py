@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mustela.errors import EnvironmentFault, UsageError
 
-__all__ = ["AdminAddressError", "AdminExposedError", "AdminTlsError"]
+__all__ = ["AdminAddressError", "AdminExposedError", "AdminSilentError", "AdminTlsError"]
 
 
 class AdminExposedError(UsageError):
@@ -23,3 +23,9 @@ class AdminAddressError(EnvironmentFault):
     """The admin server cannot listen at its address."""
 
     code = "ADMIN_ADDRESS"
+
+
+class AdminSilentError(EnvironmentFault):
+    """The admin server of a running application does not answer."""
+
+    code = "ADMIN_SILENT"

@@ -133,6 +133,7 @@ def own_commands() -> App:
         sending,
         settings,
         state,
+        status,
         topics,
     )
 
@@ -147,6 +148,8 @@ def own_commands() -> App:
     app.command(applications.describe)
     app.command(applications.explain)
     app.command(applications.topology)
+    app.command(status.status)
+    app.command(status.top)
     app.command(check.check)
     app.command(sending.send)
     app.command(records.tail)

@@ -1,0 +1,122 @@
+"""Asks the admin server of an application of this user on this host, as its file says where.
+
+A token is sent only where the server asks for one and has shown the certificate of the file: what
+listens at the address of an application that was killed may be anybody's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import ssl
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from mustela.admin.access import Access, access_file, read_access
+from mustela.admin.errors import AdminSilentError
+from mustela.config.settings import Settings
+
+__all__ = ["AdminClient", "find_server"]
+
+_TIMEOUT_S: Final = 5.0
+_ANSWER_MAX: Final = 32 << 20
+_FIRST_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
+)
+
+
+def find_server(settings: Settings) -> AdminClient | None:
+    """Return what asks the server of an application, if one of this user seems to be there."""
+    access = read_access(access_file(settings))
+    if access is None or not access.address or not _is_there(access.pid):
+        return None
+    return AdminClient(access)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False  # the number was given to a process of somebody else's
+    return True
+
+
+class AdminClient:
+    """Asks one server.
+
+    Args:
+        access: Where it is, and the tokens.
+
+    Attributes:
+        access: The same.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """Return a document; None if its endpoint is switched off.
+
+        Raises:
+            AdminSilentError: If the server does not answer, or not as it should.
+        """
+        status, body = self._ask(path)
+        if status == 404:
+            return None
+        try:
+            found: Any = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or status not in (200, 503):
+            said = f"it answered {status}"
+            raise self._silent(said)
+        return cast("dict[str, Any]", found)
+
+    def _ask(self, path: str) -> tuple[int, bytes]:
+        place = urlsplit(self.access.address)
+        headers = {"accept": "application/json"}
+        connection: HTTPConnection
+        try:
+            if place.scheme == "https":
+                connection = HTTPSConnection(
+                    place.hostname or "", place.port, timeout=_TIMEOUT_S, context=self._context()
+                )
+                headers["authorization"] = f"Bearer {self.access.tokens.read}"
+            else:
+                connection = HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_S)
+            try:
+                connection.request("GET", path, headers=headers)
+                answer = connection.getresponse()
+                return answer.status, answer.read(_ANSWER_MAX)
+            finally:
+                connection.close()
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._silent(str(error) or type(error).__name__) from error
+
+    def _context(self) -> ssl.SSLContext:
+        """Trust the server's own certificate, and no other: so its names do not matter."""
+        text = Path(self.access.certificate).read_text(encoding="ascii", errors="replace")
+        found = _FIRST_CERTIFICATE.search(text)
+        if found is None:
+            msg = f"{self.access.certificate} holds no certificate"
+            raise ValueError(msg)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=found[0])
+        return context
+
+    def _silent(self, said: str) -> AdminSilentError:
+        what = f"the admin server of {self.access.application_id} does not answer"
+        return AdminSilentError(
+            what,
+            evidence={"address": self.access.address, "said": said},
+            fix="see whether its process lives and is not overloaded; `mustela status` without it "
+            "reads Kafka alone",
+            fields={"address": self.access.address},
+        )
