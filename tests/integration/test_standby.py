@@ -16,6 +16,7 @@ from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app import App
+from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.events import AppState
 from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import LeaseWatch
@@ -129,6 +130,20 @@ def test_a_standby_can_be_stopped(make: Callable[..., App]) -> None:
     assert second.wait_until(AppState.STANDBY, SOON), second.error
     assert second.close(SOON)
     assert (second.state, second.error) == (AppState.STOPPED, None)
+
+
+def test_a_paused_instance_notices_that_another_one_took_over(make: Callable[..., App]) -> None:
+    """By itself, without being resumed: whoever watches it need not wait for that."""
+    first, second = make(), make()
+    first.start()
+    await_living(first)
+    first.pause()
+    assert first.wait_until(AppState.PAUSED, SOON), first.error
+    second.start()
+    assert second.wait_until(AppState.RUNNING, SOON), second.error
+    assert first.wait_until(AppState.FAILED, SOON)
+    assert isinstance(first.error, FencedError)
+    assert second.state is AppState.RUNNING
 
 
 class SlowEngine(NoEngine):

@@ -29,7 +29,9 @@ def application(watched: Watched, known: Iterable[Endpoint], policy: Policy) -> 
         Route(each.path, _answering(watched, each, policy), methods=[each.method])
         for each in switched_on
     ]
-    return Guard(Starlette(routes=routes), switched_on, policy)
+    made = Starlette(routes=routes)
+    made.router.redirect_slashes = False  # a path is the one that is listed, or none
+    return Guard(made, switched_on, policy)
 
 
 def _answering(

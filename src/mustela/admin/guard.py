@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from mustela.admin.access import Scope, Tokens
+from mustela.admin.attempts import Attempts
 from mustela.admin.endpoints import JSON, Endpoint
 from mustela.admin.exposure import ANY_HOST
 from mustela.admin.pages import PAGE_POLICY
@@ -47,6 +48,11 @@ def _say_nothing(_text: str) -> None:
     """Ignore a message."""
 
 
+def _no_time() -> float:
+    """Time stands still."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The access rules.
@@ -59,6 +65,7 @@ class Policy:
         requests_max: Maximum number of concurrent requests.
         timeout_s: Seconds that a response may take.
         say: Called with a line for each operation.
+        now: Monotonic time, in seconds.
     """
 
     tokens: Tokens
@@ -68,6 +75,7 @@ class Policy:
     requests_max: int = 16
     timeout_s: float = 5.0
     say: Callable[[str], None] = field(default=_say_nothing)
+    now: Callable[[], float] = field(default=_no_time)
 
     def needed(self, endpoint: Endpoint) -> Scope:
         """Return the scope that an endpoint needs."""
@@ -101,6 +109,7 @@ class Guard:
         self._endpoints = {endpoint.path: endpoint for endpoint in known}
         self._policy = policy
         self._busy = 0
+        self._attempts = Attempts(policy.now)
 
     async def __call__(self, scope: _Scope, receive: ASGI, send: ASGI) -> None:
         """Answer or refuse a request."""
@@ -158,7 +167,7 @@ class Guard:
         needed = self._policy.needed(endpoint)
         if needed is Scope.NOBODY:
             return
-        granted = self._granted(headers.get("authorization", []))
+        granted = self._granted(_client(scope), headers.get("authorization", []))
         scope.setdefault("state", {})["mustela_scope"] = granted.name.lower()
         if granted is Scope.NOBODY:
             raise _Refused(401, f"a token with scope {needed.name.lower()} is needed")
@@ -176,27 +185,36 @@ class Guard:
             raise _Refused(403, "this Host is not one of admin.allowed_hosts")
         return given[0].lower()
 
-    def _granted(self, given: list[str]) -> Scope:
-        if len(given) != 1:
-            return Scope.NOBODY
+    def _granted(self, address: str, given: list[str]) -> Scope:
+        if not given:
+            return Scope.NOBODY  # nothing is tried
+        if not self._attempts.may(address):
+            raise _Refused(429, "too many wrong tokens from this address")
         kind, _, token = given[0].partition(" ")
-        if kind.lower() != "bearer":
-            return Scope.NOBODY
-        return self._policy.tokens.scope_of(token.strip())
+        found = Scope.NOBODY
+        if len(given) == 1 and kind.lower() == "bearer":
+            found = self._policy.tokens.scope_of(token.strip())
+        if found is Scope.NOBODY:
+            self._attempts.failed(address)
+        return found
 
     def _note(self, scope: _Scope, status: int) -> None:
         """Write the audit line of an operation, executed or refused."""
         endpoint = self._endpoints.get(_path(scope))
         if endpoint is None or endpoint.group != "operate":
             return
-        client = scope.get("client") or ("?", 0)
+        port = (scope.get("client") or ("?", 0))[1]
         bearer = scope.get("state", {}).get("mustela_scope", "nobody")
         text = (
-            f"admin: {scope['method'][:8]} {endpoint.path} from {client[0]}:{client[1]}"
+            f"admin: {scope['method'][:8]} {endpoint.path} from {_client(scope)}:{port}"
             f" with the scope {bearer}: {status}"
         )
         _audit.info(text)
         self._policy.say(text)
+
+
+def _client(scope: _Scope) -> str:
+    return (scope.get("client") or ("?", 0))[0]
 
 
 def _path(scope: _Scope) -> str:
@@ -267,7 +285,7 @@ class _Sender:
         headers = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body))]
         if refusal.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if refusal.status == 503:
+        if refusal.status in (429, 503):
             headers.append((b"retry-after", b"1"))
         await self({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})

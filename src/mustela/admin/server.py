@@ -113,6 +113,7 @@ class AdminServer:
             requests_max=admin.max_requests,
             timeout_s=admin.request_timeout.total_seconds(),
             say=_quietly(watched.say),
+            now=watched.board.clock.monotonic,
         )
 
     def _application(self, watched: Watched, policy: Policy) -> ASGI:

@@ -88,7 +88,7 @@ def _head(before: Document | None, now: Document) -> RenderableType:
     from rich.text import Text
 
     state = now["state"]
-    colour = {"running": "green", "error": "red", "gone": "red"}.get(state, "yellow")
+    colour = {"running": "green", "failed": "red", "gone": "red"}.get(state, "yellow")
     line = Text.assemble((now["application_id"], "bold"), "  ", (state, f"bold {colour}"))
     if now.get("why"):
         line.append(f"  {now['why']}", "yellow")

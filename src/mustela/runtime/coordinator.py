@@ -184,6 +184,19 @@ class Coordinator:
         self.run.tell_board()
         return True
 
+    def notice_successor(self) -> None:
+        """See whether another instance took over, while no commit would show it.
+
+        Raises:
+            FencedError: If one did.
+        """
+        try:
+            self.run.outcome.look(self.barrier)
+        except FencedError:
+            raise
+        except EnvironmentFault as error:
+            self.run.listener.on_error(error)  # nobody says; the next look may tell
+
     def resume(self) -> None:
         """Continue after a pause: idle periods start again."""
         self.state.watermark.resume(steady_ms(self.run.clock))

@@ -172,7 +172,10 @@ class FakeApp:
 
     def policy(self, **changes: Any) -> Policy:
         plain = Policy(
-            tokens=TOKENS, hosts=frozenset({"localhost", "127.0.0.1"}), say=self.said.append
+            tokens=TOKENS,
+            hosts=frozenset({"localhost", "127.0.0.1"}),
+            say=self.said.append,
+            now=self.clock.monotonic,
         )
         return replace(plain, **changes)
 

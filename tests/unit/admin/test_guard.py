@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mustela.admin.access import Scope, Tokens
+from mustela.admin.attempts import WRONG_AT_ONCE, Attempts
 from mustela.admin.endpoints import Endpoint, endpoints, json_answer
 from mustela.admin.guard import BODY_MAX, Guard
 from tests.unit.admin.fakes import TOKENS, Client, FakeApp
@@ -307,3 +308,86 @@ def test_below_another_server_the_guard_is_the_same(app: FakeApp) -> None:
     assert client.get("/admin/info", TOKENS.read).status_code == 200
     assert client.post("/admin/pause", TOKENS.read).status_code == 403
     assert app.asked == []
+
+
+def test_wrong_tokens_are_looked_at_now_and_then_only(app: FakeApp) -> None:
+    """After ten of an address one a second; the right one is not looked at meanwhile, either."""
+    client = app.client()
+    for _ in range(WRONG_AT_ONCE):
+        assert client.post("/pause", "x" * 32).status_code == 401
+    for token in ("x" * 32, TOKENS.operate):
+        refused = client.post("/pause", token)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert client.get("/health/live").status_code == 200
+    assert client.get("/info", "x" * 32).status_code == 200  # it needs none, so none is looked at
+    app.clock.advance(1_000)
+    assert client.post("/pause", TOKENS.operate).status_code == 202
+    assert client.post("/pause", "y" * 32).status_code == 401
+    assert client.post("/pause", "y" * 32).status_code == 429
+    assert app.asked == ["pause"]
+
+
+def test_wrong_tokens_count_by_address_and_many_addresses_are_no_memory() -> None:
+    """Of version 6 a network is one address: a host has as many in it as it likes."""
+    attempts = Attempts(lambda: 0.0)
+    for number in range(WRONG_AT_ONCE):
+        attempts.failed(f"2001:db8::{number:x}")
+    assert not attempts.may("2001:db8::ffff")
+    assert attempts.may("2001:db8:1::1")
+    for _ in range(WRONG_AT_ONCE):
+        attempts.failed("::ffff:10.0.0.7")
+    assert not attempts.may("::ffff:10.0.0.7")
+    assert attempts.may("::ffff:10.0.0.8")
+    for number in range(5_000):
+        attempts.failed(f"10.1.{number // 256}.{number % 256}")
+    assert len(attempts._used) <= 1_000
+
+
+@pytest.mark.parametrize("endpoint", ALL, ids=lambda endpoint: endpoint.path)
+def test_no_route_does_anything_by_another_method(app: FakeApp, endpoint: Endpoint) -> None:
+    """With the mightiest token."""
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"):
+        if method in (endpoint.method, "HEAD" if endpoint.method == "GET" else ""):
+            continue
+        status = app.client().ask(method, endpoint.path, token=TOKENS.operate).status_code
+        assert status == 405, (method, endpoint.path)
+    assert app.asked == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/topology/../access.py",
+        "/topology/..%2faccess.py",
+        "/topology/%2e%2e/%2e%2e/access.py",
+        "/topology/page.js/../../access.py",
+        "/topology/page.html",
+        "/topology/",
+        "//topology/page.js/x",
+        "/etc/passwd",
+        "/..%2f..%2fetc%2fpasswd",
+        "/page/page.js",
+        "/topology/page.js%00.css",
+    ],
+)
+def test_no_path_leads_to_a_file(app: FakeApp, path: str) -> None:
+    """What is served is named in the program: nothing of a request becomes a path."""
+    raw = path.encode()
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path.replace("%2f", "/").replace("%2e", ".").replace("%00", "\0"),
+        "raw_path": raw,
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer " + b"o" * 32)],
+    }
+    answers: list[Any] = []
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    asyncio.run(app.client().app(scope, receive, send))
+    assert answers[0]["status"] == 404

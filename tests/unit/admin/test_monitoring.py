@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from mustela.admin.catalogue import CATALOGUE
+from mustela.events import AppState
 
 PROMTOOL = shutil.which("promtool")
 PLACE = files("mustela.admin").joinpath("monitoring")
@@ -23,7 +24,6 @@ RULES: list[Any] = ALERTS["groups"][0]["rules"]
 _USE = re.compile(r"(mustela_\w+)(\{[^}]*\})?")
 _BY = re.compile(r"by \(([^)]*)\)")
 OF_SCRAPES = {"instance", "job", "le"}
-STATES = {"error", "restoring", "paused"}
 
 
 def expressions() -> list[tuple[str, str]]:
@@ -57,6 +57,8 @@ def test_every_expression_asks_for_metrics_and_labels_that_there_are(
     used = _USE.findall(expression)
     assert used, where
     labels = set(OF_SCRAPES)
+    states = re.findall(r'state="(\w+)"', expression)
+    assert set(states) <= {state.value for state in AppState}, where
     for name, matchers in used:
         metric = CATALOGUE[metric_of(name)]
         labels |= set(metric.labels)
@@ -127,7 +129,7 @@ def test_each_alert_says_what_and_what_to_look_at() -> None:
 
 ODD = {
     # series, values of a minute each, when, and the alerts that fire then
-    'mustela_state{instance="a",job="m",state="error"}': ("1x10", "5m", "MustelaFailed"),
+    'mustela_state{instance="a",job="m",state="failed"}': ("1x10", "5m", "MustelaFailed"),
     'mustela_stalled_seconds{instance="a",job="m"}': ("0+60x20", "15m", "MustelaStalled"),
     'mustela_lag_records{instance="a",job="m",topic="t"}': (
         "1000+2000x60",

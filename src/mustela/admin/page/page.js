@@ -314,7 +314,7 @@ function show() {
 
 function showHead() {
   $("name").textContent = document.title = now.application_id;
-  const mood = now.state === "running" ? (now.ready ? "good" : "warn") : now.state === "error" ? "bad" : "warn";
+  const mood = now.state === "running" ? (now.ready ? "good" : "warn") : now.state === "failed" ? "bad" : "warn";
   pill(now.state, mood);
   const restore = now.state === "restoring" && now.restore
     ? `${now.restore.key_groups_done} of ${now.restore.key_groups} key groups restored` : "";

@@ -29,6 +29,9 @@ from mustela.runtime.time.epoch_timer import EpochTimer
 
 __all__ = ["Life", "Means"]
 
+_SUCCESSOR_EVERY_S = 5.0
+"""So often a paused application looks whether another instance took over."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
@@ -186,9 +189,18 @@ class Life:
 
     def _rest(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
         """Wait until the application is asked to resume or to stop."""
-        standing = self._standing
+        standing, clock = self._standing, self._means.clock
         standing.set(AppState.PAUSED)
-        standing.pausing.wait(standing.stopping.is_set, lambda: self._tell_of_lease(keeper))
+        looked = clock.monotonic()
+
+        def meanwhile() -> None:
+            nonlocal looked
+            self._tell_of_lease(keeper)
+            if clock.monotonic() - looked >= _SUCCESSOR_EVERY_S:
+                coordinator.notice_successor()
+                looked = clock.monotonic()
+
+        standing.pausing.wait(standing.stopping.is_set, meanwhile)
         if not standing.stopping.is_set():
             coordinator.resume()
             standing.set(AppState.RUNNING)
