@@ -244,7 +244,7 @@ def _p95(latencies: list[float]) -> float:
 def main() -> None:
     """Run the command line; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", choices=list(WORKLOADS), default="wordcount")
+    parser.add_argument("--workload", choices=list(WORKLOADS), default="word_count")
     parser.add_argument("--turns", type=int, default=5, help="of each; one more does not count")
     parser.add_argument("--records", type=int, default=1_000_000, help="at saturation")
     parser.add_argument("--rate", type=int, default=100_000, help="records a second")
