@@ -98,7 +98,7 @@ def _head(before: Document | None, now: Document) -> RenderableType:
         ("records/s", _short(_rate(before, now, _read))),
         ("lag", _short(now["lag"])),
         ("watermark behind", _behind(now)),
-        ("epoch", f"{_short(now['epoch'], whole=True)} of run {now['incarnation']}"),
+        ("epoch", _epoch(now)),
         ("epochs/s", _short(_rate(before, now, lambda seen: seen["epoch"] or 0))),
     ]
     line.append("\n")
@@ -221,13 +221,17 @@ def _rate(before: Document | None, now: Document, of: Callable[[Document], float
     return more / seconds if seconds > 0 and more >= 0 else None
 
 
+def _epoch(now: Document) -> str:
+    return "-" if now["epoch"] is None else f"{now['epoch']} of run {now['incarnation']}"
+
+
 def _behind(now: Document) -> str:
     if now["watermark_ms"] is None:
         return "-"
     return f"{max(0, now['now_ms'] - now['watermark_ms']) / 1000:.1f} s"
 
 
-def _short(count: float | None, *, whole: bool = False) -> str:
+def _short(count: float | None) -> str:
     """Return a count as people read it.
 
     Example:
@@ -236,7 +240,7 @@ def _short(count: float | None, *, whole: bool = False) -> str:
     """
     if count is None:
         return "-"
-    if whole or (isinstance(count, int) and count < 1_000):
+    if isinstance(count, int) and count < 1_000:
         return str(count)
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= size:
