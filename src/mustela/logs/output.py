@@ -16,7 +16,7 @@ from mustela.logs.redaction import redactor
 
 __all__ = ["REPEATED_S", "LogOutput", "Relay", "Repeats", "take_structlog"]
 
-_QUIET: Final = ("py4j", "mustela.kafka", "asyncio")
+_QUIET: Final = ("py4j", "mustela.kafka", "asyncio", "uvicorn")
 """Loggers that tell of warnings and worse alone, unless the settings name them."""
 
 REPEATED_S: Final = 30.0
@@ -95,10 +95,12 @@ class LogOutput:
         for name, level in wanted.items():
             logging.getLogger(name).setLevel(level.upper())
         root.addHandler(self._handler)
+        logging.captureWarnings(True)
         take_structlog()
 
     def close(self) -> None:
         """Give it back as it was."""
+        logging.captureWarnings(False)
         logging.getLogger().removeHandler(self._handler)
         for logger, level in self._before:
             logger.setLevel(level)

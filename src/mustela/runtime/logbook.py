@@ -127,6 +127,8 @@ class Logbook(Listener):
             text = "ended with an error" if failed else f"is {event.state.value}"
             level = logging.ERROR if failed else logging.INFO
             self._tell(level, f"{self._name} {text}", state=event.state.value)
+            if event.state is AppState.DRAINING:
+                self.sum_up()
         elif isinstance(event, Restoring):
             if event.done:  # most starts find nothing to restore
                 records = sum(event.records.values())
@@ -176,7 +178,8 @@ class Logbook(Listener):
             return
         self._tell(
             logging.INFO,
-            f"{since.records} records in {_number(since.epochs, 'epoch')}, {last.lag} waiting",
+            f"{_number(since.records, 'record')} in {_number(since.epochs, 'epoch')}, "
+            f"{last.lag} waiting",
             seconds=round(spent, 1),
             records=since.records,
             records_per_second=round(since.records / spent, 1),

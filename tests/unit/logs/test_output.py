@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -100,6 +101,18 @@ def test_people_get_lines_without_braces(capsys: pytest.CaptureFixture[str]) -> 
     assert "amount=2" in line
     assert "app=shop" in line
     assert "{" not in line
+
+
+def test_a_warning_of_python_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A library's warning has a form of its own otherwise; afterwards it has it again."""
+    before = warnings.showwarning
+    with output_of(), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning("old name", DeprecationWarning, "x.py", 1)
+    (row,) = rows(capsys)
+    assert (row["logger"], row["level"]) == ("py.warnings", "warning")
+    assert "old name" in row["event"]
+    assert warnings.showwarning is before
 
 
 def test_facts_are_bound_to_the_thread_that_says_so() -> None:

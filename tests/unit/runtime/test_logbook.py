@@ -116,14 +116,20 @@ def test_what_happened_is_summed_up_every_so_often(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 2
 
 
-def test_what_was_not_summed_up_is_at_the_end(
+def test_what_was_not_summed_up_is_told_before_the_end(
     book: Logbook, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A short run tells what it did, too."""
     caplog.set_level(logging.INFO)
-    book.on_event(epoch(1))
+    book.on_event(epoch(1, 1))
+    book.on_event(state_changed(AppState.DRAINING))
+    book.on_event(epoch(2))
     book.close()
-    assert told(caplog) == [("INFO", "10 records in 1 epoch, 0 waiting")]
+    assert told(caplog) == [
+        ("INFO", "shop is draining"),
+        ("INFO", "1 record in 1 epoch, 0 waiting"),
+        ("INFO", "10 records in 1 epoch, 0 waiting"),
+    ]
 
 
 # -- whose logging it is ------------------------------------------------------------------------
