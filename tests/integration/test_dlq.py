@@ -66,7 +66,8 @@ class Letters:
                 "offset": number,
                 **more,
             }
-            headers = [("trace", b"t%d" % number), *letter_headers(facts)]
+            epoch = ("mustela.epoch", b"7")  # as an application adds it to each row
+            headers = [("trace", b"t%d" % number), *letter_headers(facts), epoch]
             self._producer.produce(
                 self.topic, b"%d" % number, b"k%d" % number, headers=headers, timestamp=1000
             )

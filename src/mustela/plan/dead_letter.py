@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from mustela.model import Headers
@@ -110,8 +111,12 @@ class Letter:
 
     @property
     def own_headers(self) -> Headers:
-        """The headers that the record had."""
-        return tuple((n, v) for n, v in self.headers if not is_fact(n) and n != REPLAYS)
+        """The headers that the record had: those before what is said of its failure.
+
+        What comes after that was added to the letter, as the number of its epoch is.
+        """
+        own = takewhile(lambda header: not is_fact(header[0]), self.headers)
+        return tuple((name, value) for name, value in own if name != REPLAYS)
 
     def why_not(self, *, elsewhere: bool = False) -> str | None:
         """Say why the letter cannot be replayed; None if it can.
