@@ -125,6 +125,7 @@ def own_commands() -> App:
         applications,
         check,
         clean,
+        deploy,
         dlq,
         doctor,
         offsets,
@@ -157,6 +158,8 @@ def own_commands() -> App:
     app.command(clean.clean)
     app.command(doctor.doctor)
     app.command(completion)
+    app.command(deploy.new)
+    app.command(deploy.k8s)
     groups = (topics, offsets, state, dlq, settings)
     for module in groups:
         app.command(module.group())

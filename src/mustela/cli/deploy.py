@@ -1,0 +1,106 @@
+"""mustela new and k8s: a project to begin with, and the manifests with which it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mustela.cli.applications import Assignments, Target, parse_assignments
+from mustela.cli.console import ExitCode, Json, print_json, say
+from mustela.cli.loading import load_app
+
+__all__ = ["k8s", "new"]
+
+
+def new(
+    directory: Path,
+    /,
+    *,
+    name: str | None = None,
+    update: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
+) -> int:
+    """Write a project: a topology, its tests, settings, Dockerfile, compose file, manifests, CI.
+
+    Args:
+        directory: Where it is written; a new or an empty directory.
+        name: Of the project and its application; by default that of the directory.
+        update: Renew what an older release wrote; package, tests, settings and README stay.
+        json: Print the files that were written as JSON.
+    """
+    from mustela.deploy.projects import update_project, write_project
+
+    written = update_project(directory) if update else write_project(directory, name)
+    if json:
+        print_json({"directory": str(directory), "written": written})
+        return ExitCode.OK
+    for path in written:
+        print(directory / path)
+    if not update:
+        say(f"next: cd {directory} && pip install -e '.[test]' && pytest; see README.md there")
+    return ExitCode.OK
+
+
+def k8s(  # noqa: PLR0913 - its options are its interface
+    target: Target,
+    /,
+    *,
+    image: str,
+    name: str | None = None,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    cpu: str = "1",
+    memory: str = "2Gi",
+    state_size: str = "20Gi",
+    storage_class: str | None = None,
+    admin_secret: str | None = None,
+    set: Assignments = None,
+    json: Json = False,
+) -> int:
+    """Print Kubernetes manifests: a StatefulSet of one replica with its volume, and a Service.
+
+    The pod gets the settings that the application has here, also those of mustela.yaml and of the
+    environment; secret ones are taken from a Secret, and the command that makes it is printed on
+    standard error. mustela k8s shop:app --image shop:1.4 | kubectl apply -f -
+
+    Args:
+        target: The module, and the name of the application in it.
+        image: The image that holds Python, Java, Mustela and the program.
+        name: Name of what is made; by default the application id.
+        namespace: Namespace of what is made.
+        cpu: Processors: 500m, 2; also the number of lanes, if no setting says it.
+        memory: Memory of the pod: driver, JVM and workers.
+        state_size: Size of the volume that keeps the state.
+        storage_class: Storage class of the volume.
+        admin_secret: Secret with a certificate and tokens; opens the admin server to the cluster.
+        set: Settings, as for a run.
+        json: Print a JSON List instead of YAML.
+    """
+    from mustela.deploy.manifests import Deployment, manifests, secrets_of, text_of
+
+    app = load_app(target)
+    app.configure(**parse_assignments(set or ()))
+    app.check_program()
+    deployment = Deployment(
+        target=target,
+        image=image,
+        name=name,
+        namespace=namespace,
+        cpu=cpu,
+        memory=memory,
+        state_size=state_size,
+        storage_class=storage_class,
+        admin_secret=admin_secret,
+    )
+    found = manifests(app, deployment)
+    if json:
+        print_json({"apiVersion": "v1", "kind": "List", "items": found})
+    else:
+        print(text_of(found), end="")
+    if secrets := secrets_of(app.settings):
+        made = f"{found[0]['metadata']['name']}-secrets"
+        literals = " ".join(f'--from-literal={key}="${key}"' for key in secrets)
+        where = f" -n {namespace}" if namespace else ""
+        say(f"make the secret first: kubectl create secret generic {made}{where} {literals}")
+    return ExitCode.OK
