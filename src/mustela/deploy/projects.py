@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import keyword
 import re
+from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import mustela
 from mustela.config.settings import Settings
 from mustela.deploy.errors import DeploymentError
 from mustela.deploy.manifests import Deployment, manifests, text_of
@@ -87,7 +87,7 @@ def _write(directory: Path, name: str, *, keep: bool) -> list[str]:
     from copier import run_copy
 
     before = _contents(directory)
-    data = {"name": name, "release": mustela.__version__}
+    data = {"name": name, "release": version_of("mustela")}
     kept = _OF_THE_USER if keep else []
     run_copy(
         str(TEMPLATE),
