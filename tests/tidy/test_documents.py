@@ -144,7 +144,8 @@ def refused(app: App, line: str) -> str | None:
     if at is app:
         return f"no command {words[0]!r}"
     said = None
-    for positional in ([], ["a:b"], ["a:b", "c:d"], ["a:b", "t", "0", "0"], ["t", "0", "0"]):
+    image = ["a:b", "--image", "i"]
+    for positional in ([], ["a:b"], ["a:b", "c:d"], ["a:b", "t", "0", "0"], ["t", "0", "0"], image):
         try:
             app.parse_args([*words, *positional], exit_on_error=False, print_error=False)
         except CycloptsError as error:
