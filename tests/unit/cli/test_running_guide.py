@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from mustela import App
 from mustela.cli.console import ExitCode
 from mustela.config.settings import Settings
+from mustela.deploy.manifests import Deployment, manifests
 
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 GUIDE = (GUIDES / "running.md").read_text(encoding="utf-8")
@@ -27,6 +28,13 @@ def block(kind: str) -> str:
 def unit() -> dict[str, str]:
     lines = (line.partition("=") for line in block("ini").splitlines() if "=" in line)
     return {name: value for name, _, value in lines}
+
+
+def pod() -> dict[str, Any]:
+    """What `mustela k8s` prints."""
+    app = App("a", {"bootstrap.servers": "kafka:9092"})
+    _, stateful_set = manifests(app, Deployment(target="shop:app", image="shop:1.4"))
+    return stateful_set["spec"]["template"]["spec"]
 
 
 def restarted() -> dict[int, bool]:
@@ -64,14 +72,12 @@ def test_the_unit_restarts_after_what_may_pass_and_never_a_fenced_one() -> None:
 def test_supervisors_wait_until_an_epoch_and_its_commit_are_over() -> None:
     """With the defaults of the settings."""
     assert int(unit()["TimeoutStopSec"]) > LONGEST_STOP_S
-    pod: Any = yaml.safe_load(block("yaml"))["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] > LONGEST_STOP_S
+    assert pod()["terminationGracePeriodSeconds"] > LONGEST_STOP_S
 
 
 def test_the_settings_of_the_pod_and_the_unit_exist() -> None:
     """And make a fenced pod wait, as Kubernetes restarts whatever the exit code."""
-    pod: Any = yaml.safe_load(block("yaml"))["spec"]["template"]["spec"]
-    environ = {entry["name"]: entry["value"] for entry in pod["containers"][0]["env"]}
+    environ = {entry["name"]: entry["value"] for entry in pod()["containers"][0]["env"]}
     settings = Settings.load({"application_id": "a"}, environ=environ)
     assert settings.standby
     assert settings.state_dir == Path("/state")
