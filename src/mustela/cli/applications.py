@@ -139,7 +139,7 @@ def topology(
 
     app = load_app(target)
     if open:
-        return _open(app.settings)
+        return _open(target, app.settings)
     if json or format == "json":
         return describe(target, json=True)
     if format == "mermaid":
@@ -148,7 +148,7 @@ def topology(
     return describe(target)
 
 
-def _open(settings: Settings) -> int:
+def _open(target: str, settings: Settings) -> int:
     """Open the page of the admin server of the instance that runs here.
 
     Raises:
@@ -162,9 +162,9 @@ def _open(settings: Settings) -> int:
     if access is None or not access.address:
         name = settings.application_id
         what = f"no instance of {name} with an admin server is running on this host"
-        fix = "start it with an admin server: mustela run MODULE:APP --set admin.enabled=true"
+        fix = f"start it with an admin server: mustela run {target} --set admin.enabled=true"
         raise NoAdminServerError(what, evidence={"looked in": access_file(settings)}, fix=fix)
-    page = f"{access.address}/topology?format=text"
+    page = f"{access.address}/topology"
     say(page)
     webbrowser.open(page)
     return ExitCode.OK
