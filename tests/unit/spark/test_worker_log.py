@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -46,6 +47,10 @@ def doing(kind: Activity, *, stage: int = 0, step: int = 0, topic: int = 0) -> D
 
 def lines_of(place: Place, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Log outside a function, inside one, and in another thread."""
+    return Context().run(lines_in, place, capsys)  # tests before may have bound facts to theirs
+
+
+def lines_in(place: Place, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     log = logging.getLogger("my")
 
     def function(value: str) -> None:
