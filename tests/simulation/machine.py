@@ -9,7 +9,14 @@ from typing import Any
 from mustela.state.codec import Meta
 from mustela.state.directories import environment_path
 from mustela.state.faults import gone
-from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.interfaces import (
+    Changes,
+    Committed,
+    Condition,
+    EnvironmentSpec,
+    StoreSize,
+    Token,
+)
 from mustela.state.lmdb_files import refuse
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.protocol import Standing, compare
@@ -89,6 +96,10 @@ class DiskEnvironment(MemoryEnvironment):
         super().close(clean=clean)
         if clean and self._meta is not None:
             self._meta.let_go(self._machine.boot)
+
+    def sizes(self) -> dict[str, StoreSize]:
+        """Nothing is measured here: nothing that is decided hangs on the size of files."""
+        return {}
 
     def destroy(self) -> None:
         """Delete all state."""

@@ -402,6 +402,10 @@ class SimReader:
     def drop_ahead(self) -> None:
         """There is nothing to drop."""
 
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Nothing is measured here: there are no clients."""
+        return {}
+
     def close(self) -> None:
         """There is nothing to close."""
 
