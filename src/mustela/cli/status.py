@@ -58,6 +58,7 @@ def top(
         bool, Parameter(name="--once", negative=(), help="Look twice, print it, and end.")
     ] = False,
     bootstrap_servers: Bootstrap = None,
+    json: Json = False,
 ) -> int:
     """Watch an application: lanes, lag, epochs and their phases, steps; Ctrl-C ends it.
 
@@ -68,12 +69,14 @@ def top(
         interval: Seconds between two looks, at least 0.2.
         once: Print one picture and end, as without a terminal.
         bootstrap_servers: The brokers.
+        json: Print each look as JSON, a line each, until it is ended; with --once only one.
     """
-    from mustela.cli.watching import watch
+    from mustela.cli.watching import follow, watch
 
     settings = settings_of(application, bootstrap_servers)
     with _looking(settings) as look:
-        watch(look, interval=max(0.2, interval), once=once)
+        show = follow if json else watch
+        show(look, interval=max(0.2, interval), once=once)
     return ExitCode.OK
 
 

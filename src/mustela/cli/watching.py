@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from mustela.cli.console import print_json
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["picture", "watch"]
+__all__ = ["follow", "picture", "watch"]
 
 Document = dict[str, Any]
 
@@ -56,6 +58,20 @@ def watch(look: Callable[[], Document], *, interval: float, once: bool) -> None:
                 now = look()
                 live.update(picture(before, now), refresh=True)
                 before = now
+    except KeyboardInterrupt:
+        return
+
+
+def follow(look: Callable[[], Document], *, interval: float, once: bool) -> None:
+    """Print what each look shows as JSON, a line each; arguments as of `watch`."""
+    from mustela.clock import SystemClock
+
+    clock = SystemClock()
+    try:
+        print_json(look())
+        while not once:
+            clock.sleep(interval)
+            print_json(look())
     except KeyboardInterrupt:
         return
 

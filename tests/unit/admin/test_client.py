@@ -157,6 +157,14 @@ def test_top_draws_lanes_phases_partitions_steps_and_stores(
         assert word in told, word
 
 
+def test_top_prints_its_looks_as_json(here: FakeApp, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line each."""
+    here.runs(first=10)
+    assert top("orders", once=True, json=True) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["lag"] == 3
+
+
 def test_rates_of_top_are_those_between_two_looks(tmp_path: Path) -> None:
     """A restart of the application gives none."""
     from rich.console import Console
