@@ -56,7 +56,9 @@ def run(world: World, tmp_path: Path, values: list[str]) -> None:
     world.send(source, [("k", value) for value in values])
     with app:
         assert app.wait_until_caught_up(SOON)
-        # While it runs, nobody removes it.
+        lease = f"{world.name}-lease"
+        world.until(lambda: world.admin.describe([lease]) and world.rows(lease), "it says so", app)
+        # While it runs, and has said so, nobody removes it.
         assert main(["clean", world.name, "-b", world.broker.bootstrap_servers, "--yes"]) == 2
 
 
