@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shutil
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,9 @@ from mustela.deploy.manifests import Deployment, manifests, text_of
 __all__ = ["CopierMissingError", "update_project", "write_project"]
 
 TEMPLATE = Path(__file__).parent / "template"
+MONITORING = TEMPLATE.parents[1] / "admin" / "monitoring"
+"""A dashboard for Grafana and alert rules for Prometheus."""
+
 MARK = ".mustela-project.yaml"
 MANIFESTS = "deploy/kubernetes.yaml"
 
@@ -101,6 +105,8 @@ def _write(directory: Path, name: str, *, keep: bool) -> list[str]:
     place = directory / MANIFESTS
     place.parent.mkdir(exist_ok=True)
     place.write_text(_manifests(name), encoding="utf-8")
+    for found in sorted(MONITORING.iterdir()):
+        shutil.copyfile(found, place.parent / found.name)
     after = _contents(directory)
     return sorted(path for path, text in after.items() if before.get(path) != text)
 

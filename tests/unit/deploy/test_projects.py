@@ -37,7 +37,8 @@ def test_nothing_of_the_template_is_left(made: Path) -> None:
     for path in made.rglob("*"):
         if path.is_file() and path.suffix != ".pyc":
             text = path.read_text(encoding="utf-8")
-            assert "{{" not in text.replace("${{", ""), path
+            if path.parent.name != "deploy":  # Grafana and Prometheus have marks of their own
+                assert "{{" not in text.replace("${{", ""), path
             assert ".jinja" not in path.name
     assert (made / "corner_shop" / "app.py").is_file()
     assert compileall.compile_dir(str(made), quiet=2)
@@ -54,6 +55,8 @@ def test_its_settings_and_manifests_are_valid(made: Path) -> None:
     for document in yaml.safe_load_all(text):
         kubernetes_validate.validate(document, "1.31", strict=True)
         assert document["metadata"]["name"] == "corner-shop"
+    assert json.loads((made / "deploy" / "dashboard.json").read_text(encoding="utf-8"))["panels"]
+    assert yaml.safe_load((made / "deploy" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
 
 
 @pytest.mark.slow
