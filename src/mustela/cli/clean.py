@@ -58,11 +58,13 @@ def clean(
 
 
 def _plan(settings: Settings, admin: KafkaAdmin, *, keep_dead_letters: bool) -> ResetPlan:
+    from mustela.plan.dead_letter import replays_topic
+
     plan = reset_plan(settings, admin)
     name, letters = settings.application_id, settings.dead_letter_topic
-    topics = list(plan.topics)
-    if not keep_dead_letters and letters not in topics and admin.describe([letters]):
-        topics.append(letters)
+    topics = set(plan.topics)
+    if not keep_dead_letters:
+        topics |= set(admin.describe([letters, replays_topic(letters)]))
     beside = (
         settings.state_dir / "~spool" / name,
         settings.state_dir / "~admin" / f"{name}.json",

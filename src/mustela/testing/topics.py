@@ -97,7 +97,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         value: V | None,
         timestamp: int | datetime | None = None,
         *,
-        headers: Headers = (),
+        headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None: ...
     @overload
     def pipe_input(
@@ -106,7 +106,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         /,
         *,
         timestamp: int | datetime | None = None,
-        headers: Headers = (),
+        headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None: ...
     @overload
     def pipe_input(self, record: Record[K, V], /) -> None: ...
@@ -116,7 +116,7 @@ class TestInputTopic(Answering, Generic[K, V]):
         value: Any = _NOTHING,
         timestamp: int | datetime | None = None,
         *,
-        headers: Headers = (),
+        headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None:
         """Pipe one record and process it completely.
 
@@ -127,7 +127,7 @@ class TestInputTopic(Answering, Generic[K, V]):
             key: The key.
             value: The value.
             timestamp: Milliseconds or an aware datetime; default: the topic's time.
-            headers: The record's headers.
+            headers: The record's headers: pairs of name and bytes, or a mapping.
 
         Raises:
             PipedValueError: If key or value does not fit the topic.
@@ -232,7 +232,11 @@ class TestInputTopic(Answering, Generic[K, V]):
         self._time = time + to_span("advance_time", "span", span)
 
     def _row(
-        self, key: object, value: object, timestamp: int | datetime | None, headers: Headers
+        self,
+        key: object,
+        value: object,
+        timestamp: int | datetime | None,
+        headers: Headers | Mapping[str, bytes | None],
     ) -> BrokerRow:
         key_bytes = encode(self._key, key, "key", self.name)
         value_bytes = encode(self._value, value, "value", self.name)
@@ -243,7 +247,8 @@ class TestInputTopic(Answering, Generic[K, V]):
         else:
             time = self._time
             self._time += self._advance
-        return BrokerRow(self.name, key_bytes, value_bytes, time, tuple(headers))
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        return BrokerRow(self.name, key_bytes, value_bytes, time, tuple(pairs))
 
     def __repr__(self) -> str:
         return f"<TestInputTopic {self.name}>"

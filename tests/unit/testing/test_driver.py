@@ -348,3 +348,15 @@ def test_topics_say_who_they_are() -> None:
         assert repr(driver.create_input_topic("in")) == "<TestInputTopic in>"
         assert repr(driver.create_output_topic("out")) == "<TestOutputTopic out, 0 to read>"
     assert TestInputTopic.__test__ is TestOutputTopic.__test__ is False
+
+
+def test_headers_are_pairs_or_a_mapping() -> None:
+    """A dict is what most would write first."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).to("out")
+    with TopologyTestDriver(builder) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("k", "v", headers=(("from", b"web"),))
+        topic.pipe_input("k", "v", headers={"from": b"web"})
+        one, other = driver.create_output_topic("out").read_records_to_list()
+        assert one.headers == other.headers == (("from", b"web"),)
