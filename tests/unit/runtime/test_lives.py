@@ -173,6 +173,16 @@ def test_restarts_are_bounded_and_the_bound_is_forgotten_with_time() -> None:
     assert answer is UncaughtAnswer.RESTART
 
 
+@pytest.mark.parametrize("name", ["SHUTDOWN_CLIENT", "SHUTDOWN_APPLICATION"])
+def test_both_ways_to_shut_down_end_this_instance(name: str) -> None:
+    """Kafka Streams' names are answers; the application ends with the error, after one life."""
+    stage = Stage(LOST, EnvironmentFault("2"))
+    stage.uncaught.handler = lambda _error: UncaughtAnswer[name]
+    assert stage.run() is LOST
+    assert stage.lived == 1
+    assert stage.told.answers == [UncaughtAnswer.SHUTDOWN]
+
+
 def test_pauses_before_restarts_double_up_to_a_limit() -> None:
     """A broker that is away is not asked as fast as possible."""
     limits = RestartSettings(max=9, pause=timedelta(seconds=1), pause_max=timedelta(seconds=5))
