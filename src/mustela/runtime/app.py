@@ -37,6 +37,7 @@ from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, workers_of
 from mustela.runtime.traces import make_spans
+from mustela.serdes.schemas.options import refuse_mock
 from mustela.topology.graph import TopologyGraph
 
 __all__ = [
@@ -272,6 +273,7 @@ class App(Hooked, Answering):
     def _begin(self) -> None:
         settings, physical = self.settings, self.built_plan()
         self._check_names(physical)
+        refuse_mock(settings.schema_registry)
         make_spans(settings, self._board, self._listeners)
         self._logbook.open(settings)
         try:

@@ -8,6 +8,8 @@ import pytest
 
 from mustela import App, StreamsBuilder, TopologyTestDriver
 from mustela.config.errors import SettingValueError
+from mustela.events import AppState
+from mustela.serdes.schemas.faults import RegistryOptionError
 
 
 def test_settings_may_be_one_mapping_as_in_the_driver() -> None:
@@ -36,3 +38,18 @@ def test_another_guarantee_is_refused() -> None:
     """With what there is."""
     with pytest.raises(SettingValueError, match="exactly_twice"):
         _ = App("shop", processing_guarantee="exactly_twice").settings
+
+
+def test_a_registry_inside_the_process_is_for_the_test_driver() -> None:
+    """Each of Spark's workers would have one of its own; the driver has one process."""
+    app = App("shop", {"schema.registry.url": "mock://shop"})
+
+    @app.topology
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream("in", key=str, value=str).to("out")
+
+    with TopologyTestDriver(app) as driver:
+        driver.create_input_topic("in").pipe_input("k", "v")
+    with pytest.raises(RegistryOptionError, match="inside the process"):
+        app.start()
+    assert app.state is AppState.CREATED

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from mustela.serdes.schemas.faults import RegistryOptionError
 from mustela.serdes.schemas.subjects import STRATEGIES
 
-__all__ = ["PROPERTIES", "RegistryOptions"]
+__all__ = ["PROPERTIES", "RegistryOptions", "refuse_mock"]
 
 PROPERTIES: Final = (
     "url",
@@ -121,6 +121,25 @@ class RegistryOptions:
             normalize=_truth(given, "normalize.schemas", default=False),
             key_strategy=_strategy(given, "key.subject.name.strategy"),
             value_strategy=_strategy(given, "value.subject.name.strategy"),
+        )
+
+
+def refuse_mock(registry: Mapping[str, str]) -> None:
+    """Check that all processes of an application would talk to the same registry.
+
+    Raises:
+        RegistryOptionError: If it is ``mock://``: each process would have one of its own.
+
+    Example:
+        >>> refuse_mock({"url": "http://registry:8081"})
+    """
+    options = RegistryOptions.of(registry)
+    if options is not None and any(url.startswith("mock:") for url in options.urls):
+        msg = "schema.registry.url is a registry inside the process"
+        raise RegistryOptionError(
+            msg,
+            why="Spark's workers are processes of their own: none would find another's schemas",
+            fix="set schema.registry.url to a registry; mock:// is for the test driver",
         )
 
 
