@@ -22,6 +22,7 @@ import mustela
 SITE = Path(__file__).parent
 ROOT = SITE.parents[1]
 DOCS = ROOT / "docs"
+EXAMPLES = ROOT / "examples"
 BUILD = ROOT / "build"
 
 SECTIONS = {
@@ -69,7 +70,8 @@ def stage(source: Path) -> None:
             place = page.relative_to(DOCS)
             write(source / place, linked(page))
     write(source / "CONTRIBUTING.md", linked(ROOT / "CONTRIBUTING.md"))
-    for example in sorted((ROOT / "examples").glob("*.py")):
+    write(source / "examples" / "README.md", linked(EXAMPLES / "README.md"))
+    for example in sorted(EXAMPLES.glob("*.py")):
         write(source / "examples" / f"{example.stem}.md", example_page(example))
     for module in MODULES:
         write(source / "api" / f"{module}.md", api_page(module))
@@ -108,7 +110,7 @@ def staged(place: Path) -> str | None:
         return str(place.relative_to(DOCS))
     if place == ROOT / "CONTRIBUTING.md":
         return "CONTRIBUTING.md"
-    if place.suffix == ".py" and place.parent == ROOT / "examples":
+    if place.suffix in {".py", ".md"} and place.parent == EXAMPLES:
         return f"examples/{place.stem}.md"
     return None
 

@@ -172,7 +172,7 @@ def test_the_delayed_enrichment_reads_customers_of_any_lane_when_its_timer_fires
     world: World,
 ) -> None:
     """The example: its order waits until the customer is there."""
-    program, clock = load("delayed_enrich"), HeldClock()
+    program, clock = load("e13_delayed_enrich"), HeldClock()
     cloudpickle.register_pickle_by_value(program)  # workers do not find it by its name
     topics = ("orders", "customers", "enriched-orders")
     world.admin.create([TopicSpec(name=name, partitions=1, config={}) for name in topics])

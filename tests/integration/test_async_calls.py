@@ -158,7 +158,7 @@ def test_the_example_rates_orders_whatever_the_service_does(
     monkeypatch: pytest.MonkeyPatch, crashes: bool
 ) -> None:
     """Quick, slow, failing once, failing for ever, and hanging: each order comes out once."""
-    example = load("enrich_over_http")
+    example = load("e18_enrich_over_http")
     with HttpService(lambda path: json.dumps({"rating": path[-3:]})) as service:
         monkeypatch.setattr(example, "URL", service.url)
         with TopologyTestDriver(example.app, crash_after_every_record=crashes) as driver:

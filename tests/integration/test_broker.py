@@ -32,7 +32,7 @@ pytest_plugins = ["tests.broker_fixture"]
 pytestmark = pytest.mark.broker
 
 CALL_TIMEOUT_S = 120
-EXAMPLE = Path(__file__).parents[2] / "examples" / "real_broker.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "e25_real_broker.py"
 
 
 def test_the_example_of_the_class_runs() -> None:

@@ -36,7 +36,8 @@ _SHELL = re.compile(r"^```(?:sh|bash|console|shell|)\n(.*?)^```", re.MULTILINE |
 def pages() -> list[Path]:
     """Every document for people who use or change Mustela."""
     docs = [page for page in (ROOT / "docs").rglob("*.md") if PARTS not in page.parents]
-    return sorted([*docs, ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+    more = ("README.md", "CONTRIBUTING.md", "examples/README.md")
+    return sorted([*docs, *(ROOT / name for name in more)])
 
 
 def anchors(page: Path) -> set[str]:
@@ -164,6 +165,23 @@ def test_every_command_that_documents_name_exists_with_its_options(command: App)
                 said = refused(command, re.split(r" [|>&]|;", line)[0])
                 if said is not None:
                     wrong.append(f"{page.relative_to(ROOT)}: {line}: {said}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_command_that_examples_name_exists_with_its_options(command: App) -> None:
+    """What an example says to type is about that example."""
+    wrong: list[str] = []
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        text = example.read_text(encoding="utf-8").split('"""', 2)[1]
+        lines = [line for line in text.splitlines() if line.startswith("    ")]
+        typed = [part.strip() for line in lines for part in re.split(r" [|&] ?| && | <<|#", line)]
+        bare = [re.sub(r"^[A-Z_]+=\S+ ", "", line) for line in typed]
+        for line in (line for line in bare if line.startswith("mustela ")):
+            said = refused(command, line)
+            for module in re.findall(r"(\w+):app", line):
+                said = said or (None if module == example.stem else f"is about {module}")
+            if said is not None:
+                wrong.append(f"{example.relative_to(ROOT)}: {line}: {said}")
     assert not wrong, "\n".join(wrong)
 
 

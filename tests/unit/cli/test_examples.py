@@ -12,7 +12,7 @@ from mustela import App, TopologyTestDriver
 from mustela_dev.demo import wordcount as demo_program
 
 ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "examples" / "wordcount.py"
+EXAMPLE = ROOT / "examples" / "e01_wordcount.py"
 LINES = ["to be or not to be", "", "that is the question", "to be"]
 EXPECTED = {
     **{"to": 3, "be": 3, "or": 1, "not": 1},

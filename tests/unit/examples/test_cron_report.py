@@ -10,7 +10,7 @@ import pytest
 from mustela import TopologyTestDriver
 from tests.unit.examples.programs import load
 
-app = load("cron_report").app
+app = load("e14_cron_report").app
 
 NIGHT = datetime(2026, 3, 28, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

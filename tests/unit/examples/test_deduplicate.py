@@ -1,4 +1,4 @@
-"""The example ``examples/deduplicate.py``."""
+"""The example ``examples/e10_deduplicate.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.examples.programs import load
 )
 def test_each_order_passes_once(options: dict[str, Any]) -> None:
     """Also where they come in one epoch, and over crashes."""
-    with TopologyTestDriver(load("deduplicate").app, **options) as driver:
+    with TopologyTestDriver(load("e10_deduplicate").app, **options) as driver:
         orders = driver.create_input_topic("orders")
         with driver.epoch():
             orders.pipe_key_value_list([("o-1", "tea"), ("o-1", "tea")])

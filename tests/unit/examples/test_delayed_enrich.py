@@ -10,7 +10,7 @@ import pytest
 from mustela import TopologyTestDriver
 from tests.unit.examples.programs import load
 
-program = load("delayed_enrich")
+program = load("e13_delayed_enrich")
 Order, Customer, EnrichedOrder = program.Order, program.Customer, program.EnrichedOrder
 
 

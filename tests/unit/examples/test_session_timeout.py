@@ -10,7 +10,7 @@ import pytest
 from mustela import TopologyTestDriver
 from tests.unit.examples.programs import load
 
-program = load("session_timeout")
+program = load("e12_session_timeout")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from mustela import TopologyTestDriver
 from tests.unit.examples.programs import load
 
-app = load("shared_state").app
+app = load("e15_shared_state").app
 
 WAYS: list[dict[str, Any]] = [
     {},

@@ -10,7 +10,7 @@ import pytest
 from mustela import TopologyTestDriver
 from tests.unit.examples.programs import load
 
-program = load("transfer")
+program = load("e16_transfer")
 
 
 def test_money_moves_or_stays() -> None:

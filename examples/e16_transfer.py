@@ -1,17 +1,19 @@
 """Move money between accounts: all of it or nothing, whichever lanes the accounts are in.
 
-    mustela topics create transfers
-    mustela topics create receipts && mustela topics create refusals
-    mustela run transfer:app
+    mustela broker start
+    mustela topics create e16_transfer:app
+    mustela run e16_transfer:app
 
 and in a second terminal:
 
     mustela send transfers t-1 '{"source": "bank", "target": "ann", "amount": 100}'
+    mustela send transfers t-2 '{"source": "ann", "target": "bob", "amount": 130}'
     mustela tail receipts --from-beginning
+    mustela tail refusals --from-beginning
 
 A transfer declares its two accounts. Transfers that share an account run one after the other, in
-the order of their records; all others run in parallel. No account but the bank's goes below
-nothing, a day's limit holds, and no money is lost or made, whatever is killed meanwhile.
+the order of their records; all others run in parallel. No account but the bank's goes below zero,
+a daily limit holds, and no money is lost or made, whatever is killed meanwhile.
 """
 
 from __future__ import annotations

@@ -1,13 +1,23 @@
 """Orders get the credit rating of their customer from an HTTP service.
 
-    mustela topics create orders && mustela topics create rated-orders
-    RATINGS_URL=http://localhost:8080 mustela run enrich_over_http:app
+    mustela broker start
+    mustela topics create e18_enrich_over_http:app
+    RATINGS_URL=http://localhost:8080 mustela run e18_enrich_over_http:app
+
+and in a second terminal:
+
+    mustela send orders c-1 '{"total": 30}'
+    mustela tail rated-orders --from-beginning
+
+Without a service the order comes out without a rating. To have one that answers:
+
+    mkdir ratings && echo '{"rating": "A"}' > ratings/c-1 && python3 -m http.server 8080
 
 The service may be slow, fail or hang: an epoch does not wait for it. An order whose answer is not
-there in time is parked and goes on in a later epoch, behind the earlier orders of its customer and
-in front of the later ones. A call is tried three times; five failures in a row leave the service
-alone for ten seconds; an order that gets no answer goes on without a rating. Each order comes out
-exactly once, also over a crash. A crash may make its call again, with the same idempotency key.
+there in time is parked and goes on in a later epoch, after the earlier orders of its customer and
+before the later ones. A call is tried three times; five failures in a row leave the service alone
+for ten seconds; an order that gets no answer goes on without a rating. Each order comes out exactly
+once, even after a crash. A crash may repeat its call, with the same idempotency key.
 """
 
 from __future__ import annotations

@@ -1,12 +1,19 @@
-"""Say every morning at six, by the clock of Berlin, how much of each product was sold so far.
+"""Report every morning at six, Berlin time, how much of each product has been sold so far.
 
-    mustela topics create sales && mustela topics create report
-    mustela run cron_report:app
+    mustela broker start
+    mustela topics create e14_cron_report:app
+    mustela run e14_cron_report:app
 
-A schedule calls a function, which reads the store that other steps keep: all of its keys, in
-whichever lane they are, as they were when the epoch of the tick began. What it returns is committed
-with the tick, so that no morning is left out and none is reported twice, whatever dies when. After
-a weekend without the application the last morning alone is made up for.
+and in a second terminal:
+
+    mustela send sales --value int tea 3
+    mustela tail report --from-beginning
+
+A schedule calls a function, which reads the store that other steps keep: all of its keys, in all
+lanes, as they were when the epoch of the tick began. What it returns is committed with the tick,
+so no morning is left out and none is reported twice, whatever crashes. After a weekend without
+the application only the last morning is made up for. (For a report every minute: ``cron="* * * *
+*"``.)
 """
 
 from __future__ import annotations

@@ -1,13 +1,21 @@
 """Win points in games and pay with them in a shop: one store, changed from any lane.
 
-    mustela topics create players && mustela topics create games && mustela topics create orders
-    mustela topics create sold
-    mustela run shared_state:app
+    mustela broker start
+    mustela topics create e15_shared_state:app
+    mustela run e15_shared_state:app
 
-A game names its players, an order its buyer, so neither comes in the lane of the player whose
+and in a second terminal:
+
+    mustela send players ann Ann
+    mustela send games g-1 '["ann"]'
+    mustela send orders o-1 '{"by": "ann", "price": 2}'
+    mustela tail sold --from-beginning
+
+A game names its players and an order its buyer, so neither is in the lane of the player whose
 points it changes. The changes travel there, and are made in the order of games and orders, each
-exactly once: who wins and buys at once pays with what was won, and nobody spends a point twice. The
-reply comes back by the order's key. Who the players are is read as of the end of the epoch before.
+exactly once: a player who wins and then buys pays with what was won, and nobody spends a point
+twice. The reply comes back under the order's key. Who is a player is read as of the end of the
+previous epoch.
 """
 
 from __future__ import annotations

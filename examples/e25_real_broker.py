@@ -1,10 +1,10 @@
 """A test of a whole application, with a real Kafka broker and with Spark.
 
     pip install mustela-dev pytest
-    pytest examples/real_broker.py
+    pytest examples/e25_real_broker.py
 
 The broker belongs to the tests: it is started once, listens on a free port of this machine, and is
-gone with its data when the tests end, however they end. The first start downloads Kafka (44 MB).
+removed with its data when the tests end, however they end. The first start downloads Kafka (44 MB).
 """
 
 from __future__ import annotations

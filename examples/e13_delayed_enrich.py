@@ -1,14 +1,22 @@
 """Orders meet their customers; an order whose customer is not known yet waits ten seconds.
 
-    mustela topics create orders && mustela topics create customers
-    mustela topics create enriched-orders
-    mustela run delayed_enrich:app
+    mustela broker start
+    mustela topics create e13_delayed_enrich:app
+    mustela run e13_delayed_enrich:app
+
+and in a second terminal:
+
+    mustela send orders o-1 '{"customer_id": "c-1", "total": 30}'
+    mustela send customers c-1 '{"name": "Ann"}'
+    mustela tail enriched-orders --from-beginning
+
+The order comes out ten seconds later, with Ann's name; without the customer it comes out without.
 
 An order knows its customer by a foreign key, so the customer may belong to any lane:
-``any_key_store`` reads it there, as it was at the end of the epoch before. If it is not there, the
-order is put aside with a timer. The timer fires in the lane of the order, where it reads and writes
-the same stores, and forwards the order with its customer or without. Stash and timer are committed
-with the epoch: a crash neither loses an order nor sends it twice.
+``any_key_store`` reads it there, as it was at the end of the epoch before. If it is not there,
+the order is put aside, with a timer. The timer fires in the lane of the order, where it reads and
+writes the same stores, and forwards the order with its customer or without. Stash and timer are
+committed with the epoch: a crash neither loses an order nor sends it twice.
 """
 
 from __future__ import annotations

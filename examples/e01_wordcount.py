@@ -1,8 +1,8 @@
 """Count words: lines come from one topic, the counts go to another.
 
     mustela broker start
-    mustela topics create lines && mustela topics create counts
-    mustela run wordcount:app
+    mustela topics create e01_wordcount:app
+    mustela run e01_wordcount:app
 
 and in a second terminal:
 

@@ -1,10 +1,19 @@
-"""Let each order pass once, and tell of those that come again.
+"""Let each order pass once, and report those that come again.
 
-    for topic in orders new-orders repeats; do mustela topics create $topic; done
-    mustela run deduplicate:app
+    mustela broker start
+    mustela topics create e10_deduplicate:app
+    mustela run e10_deduplicate:app
 
-A processor remembers the orders it has seen in a store of its own. What is new goes on, and is
-numbered by a second processor that shares the store; what comes again leaves by a side output.
+and in a second terminal:
+
+    mustela send orders o-1 tea
+    mustela send orders o-1 tea
+    mustela tail new-orders --from-beginning
+    mustela tail repeats --value int --from-beginning
+
+A processor remembers the orders it has seen in a store of its own. New orders go on, and a second
+processor, which shares the store, adds a remark; repeated ones leave by a side output. Where a time
+span is enough, `e11_presence` shows ``distinct``.
 """
 
 from __future__ import annotations

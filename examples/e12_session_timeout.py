@@ -1,11 +1,22 @@
-"""Tell when somebody has done nothing for half an hour.
+"""Notice when a visitor has done nothing for half an hour: a timer per key.
 
-    mustela topics create clicks && mustela topics create sessions
-    mustela run session_timeout:app
+    mustela broker start
+    mustela topics create e12_session_timeout:app
+    mustela run e12_session_timeout:app
 
-Each click moves the visitor's one timer to half an hour behind it. When event time comes there, no
-other click was in between: the session is over, and an alert says how long it was. Event time goes
-on with the clicks of all visitors, also while this one is away.
+and in a second terminal, with times of the last hours:
+
+    now=$(date +%s)
+    mustela send clicks - --format json <<END
+    {"key": "ann", "timestamp": $((now - 9000))000, "value": "home"}
+    {"key": "ann", "timestamp": $((now - 8000))000, "value": "cart"}
+    {"key": "bob", "timestamp": ${now}000, "value": "home"}
+    END
+    mustela tail sessions --from-beginning
+
+Each click moves the visitor's one timer to half an hour after it. When event time gets there,
+there was no other click in between: the session is over, and an alert says how long it was. Event
+time advances with the clicks of all visitors, also while this one is away.
 """
 
 from __future__ import annotations
