@@ -69,6 +69,10 @@ def stage(source: Path) -> None:
         if SITE not in page.parents and page.parent.name != "divergences":
             place = page.relative_to(DOCS)
             write(source / place, linked(page))
+    for picture in sorted(DOCS.rglob("*.svg")):
+        place = source / picture.relative_to(DOCS)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(picture, place)
     write(source / "CONTRIBUTING.md", linked(ROOT / "CONTRIBUTING.md"))
     write(source / "examples" / "README.md", linked(EXAMPLES / "README.md"))
     for example in sorted(EXAMPLES.glob("*.py")):

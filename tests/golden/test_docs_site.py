@@ -20,6 +20,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for page in ("index.html", "guides/testing/index.html", "api/mustela.windows/index.html"):
         assert (site / page).is_file(), page
+    lanes = (site / "concepts/lanes/index.html").read_text(encoding="utf-8")
+    assert "_images/lanes.svg" in lanes
+    assert (site / "_images/lanes.svg").is_file()
     assert 'id="mustela.App"' in (site / "api/mustela/index.html").read_text(encoding="utf-8")
     listed = (site / "llms.txt").read_text(encoding="utf-8")
     assert "](guides/first_steps/): " in listed
