@@ -96,7 +96,7 @@ def _backend(value: Any) -> str:
 
 _ONE_JOB = "an epoch is one Spark job; set lanes or spark.master for more cores"
 _NO_REBALANCE = "there are no rebalances: lanes are not tied to partitions"
-_STANDBY = "each executor that ran a key group keeps a warm copy of it"
+_STANDBY = "with standby: true a second instance waits; it restores from changelogs"
 _SERDES = "serdes are declared per topic: stream(topic, key=…, value=…)"
 _METRICS = "metrics are Mustela's own"
 _WINDOWED = "windowed keys carry their windows; declare the inner type"
@@ -181,7 +181,7 @@ _ALIASES = MappingProxyType(
         "built.in.metrics.version": _nothing(_METRICS),
         "log.summary.interval.ms": _nothing(_METRICS),
         "upgrade.from": _nothing("formats carry their own versions"),
-        "application.server": _nothing("queries go to the driver"),
+        "application.server": _nothing("there are no queries of state from outside yet"),
         "windowstore.changelog.additional.retention.ms": _nothing(
             "a window changelog keeps rows for a day more than its store; Materialized"
             "(topic_config=…) sets retention.ms"

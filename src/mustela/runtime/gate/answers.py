@@ -90,8 +90,10 @@ ANSWERS: Mapping[Kind, Answer] = {
     Kind.STATE_WITHOUT_RECORD: _stops(
         errors.StateWithoutRecordError,
         "{subject} holds state, but no epoch record says up to which epoch",
-        why="the epochs topic was deleted, or it lost its records",
-        fix="clear what is left with: mustela reset {app}",
+        why="the epochs topic was deleted, it lost its records, or another program, such as one of "
+        "Kafka Streams, has this id",
+        fix="if it is another program's, choose another application_id; otherwise clear what is left"
+        " with: mustela reset {app}",
     ),
     Kind.GROUP_FOREIGN: _stops(
         errors.OffsetsMovedError,
