@@ -169,7 +169,10 @@ STOPS = [
     Stop(
         code="STATE_WITHOUT_RECORD",
         cause=without_record,
-        ways={"clear what is left with: mustela reset app": reset},
+        ways={
+            "choose another application_id": {"application_id": "other"},
+            "clear what is left with: mustela reset app": reset,
+        },
     ),
     Stop(
         code="STATE_FORMAT",

@@ -92,8 +92,7 @@ ANSWERS: Mapping[Kind, Answer] = {
         "{subject} holds state, but no epoch record says up to which epoch",
         why="the epochs topic was deleted, it lost its records, or another program, such as one of "
         "Kafka Streams, has this id",
-        fix="if it is another program's, choose another application_id; otherwise clear what is left"
-        " with: mustela reset {app}",
+        fix="choose another application_id; or clear what is left with: mustela reset {app}",
     ),
     Kind.GROUP_FOREIGN: _stops(
         errors.OffsetsMovedError,
