@@ -27,6 +27,7 @@ BUILD = ROOT / "build"
 
 SECTIONS = {
     "Start": ("guides/first_steps", "guides/tutorial"),
+    "How to": ("howto/*",),
     "Guides": ("guides/*",),
     "Examples": ("examples/*",),
     "Concepts": ("concepts/*",),
