@@ -30,7 +30,7 @@ SECTIONS = {
     "How to": ("howto/*",),
     "Guides": ("guides/*",),
     "Examples": ("examples/*",),
-    "Concepts": ("concepts/*",),
+    "Concepts": ("concepts/lanes", "concepts/epochs", "concepts/*"),
     "Coming from elsewhere": ("migrating/*",),
     "Reference": ("reference/*", "reference/verbs/*"),
     "Python API": ("api/*",),
