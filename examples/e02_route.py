@@ -7,8 +7,8 @@
 
 and in a second terminal:
 
-    mustela send orders o-1 '{"country": "de", "total": 30}'
-    mustela send orders o-2 '{"country": "fr", "total": 20000}'
+    mustela send incoming-orders o-1 '{"country": "de", "total": 30}'
+    mustela send incoming-orders o-2 '{"country": "fr", "total": 20000}'
     mustela tail orders-de --from-beginning
     mustela tail to-review --from-beginning
 
@@ -54,7 +54,7 @@ def topic_of(_id: str, order: Order, _place: object) -> str:
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=Order).filter(is_real, name="real")
+    orders = builder.stream("incoming-orders", key=str, value=Order).filter(is_real, name="real")
     branches = (
         orders.split(name="kind")
         .branch(is_large, name="large")

@@ -7,7 +7,7 @@
 and in a second terminal, with times of the last hours:
 
     now=$(date +%s)
-    mustela send sales - --format json <<END
+    mustela send shop-sales - --format json <<END
     {"key": "ulm", "timestamp": $((now - 9000))000, "value": {"article": "tea", "amount": 3.5}}
     {"key": "ulm", "timestamp": $((now - 8990))000, "value": {"article": "cup", "amount": 8}}
     {"key": "bonn", "timestamp": ${now}000, "value": {"article": "tea", "amount": 2}}
@@ -43,7 +43,7 @@ class Sale:
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    sales = builder.stream("sales", key=str, value=Sale)
+    sales = builder.stream("shop-sales", key=str, value=Sale)
     hours = (
         sales.group_by_key()
         .windowed_by(HOUR)

@@ -6,9 +6,9 @@
 
 and in a second terminal:
 
-    mustela send customers c-1 Ann
+    mustela send customer-names c-1 Ann
     mustela send shops s-7 Ulm
-    mustela send orders c-1 '{"shop": "s-7", "total": 30}'
+    mustela send placed-orders c-1 '{"shop": "s-7", "total": 30}'
     mustela tail complete-orders --from-beginning
 
 The table of customers is spread over the lanes by its key, which is the key of the orders too.
@@ -53,9 +53,9 @@ def shop_of(order: Order) -> str:
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    customers = builder.table("customers", key=str, value=str, store="customers")
+    customers = builder.table("customer-names", key=str, value=str, store="customer-names")
     shops = builder.global_table("shops", key=str, value=str)
-    orders = builder.stream("orders", key=str, value=Order)
+    orders = builder.stream("placed-orders", key=str, value=Order)
     placed = orders.join(shops, in_town, foreign_key=shop_of, value=CompleteOrder, name="placed")
     complete = placed.left_join(customers, of_customer, value=CompleteOrder, name="complete")
     complete.to("complete-orders")

@@ -6,8 +6,8 @@
 
 and in a second terminal:
 
-    mustela send orders o-1 tea
-    mustela send orders o-1 tea
+    mustela send repeated-orders o-1 tea
+    mustela send repeated-orders o-1 tea
     mustela tail new-orders --from-beginning
     mustela tail repeats --value int --from-beginning
 
@@ -60,7 +60,7 @@ class Remark(ContextualProcessor[str, str, str, str]):
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=str)
+    orders = builder.stream("repeated-orders", key=str, value=str)
     fresh = orders.process(Deduplicate, name="fresh", outputs={"again": SideOutput(value=int)})
     fresh.process(Remark, name="remark").to("new-orders", key=str, value=str)
     fresh.output("again").to("repeats")

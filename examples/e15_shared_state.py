@@ -8,7 +8,7 @@ and in a second terminal:
 
     mustela send players ann Ann
     mustela send games g-1 '["ann"]'
-    mustela send orders o-1 '{"by": "ann", "price": 2}'
+    mustela send purchases o-1 '{"by": "ann", "price": 2}'
     mustela tail sold --from-beginning
 
 A game names its players and an order its buyer, so neither is in the lane of the player whose
@@ -81,7 +81,7 @@ def build(builder: StreamsBuilder) -> None:
     builder.add_state_store(Stores.key_value_store_builder(points, key=str, value=int))
     builder.table("players", key=str, value=str, store="players")
     builder.stream("games", key=str, value=list[str]).process(Win, updates=["points"], name="win")
-    orders = builder.stream("orders", key=str, value=Order)
+    orders = builder.stream("purchases", key=str, value=Order)
     bought = orders.process(
         Buy, reads=["players"], updates=["points"], replies=["paid"], name="buy"
     )

@@ -6,7 +6,7 @@
 
 and in a second terminal:
 
-    mustela send orders c-1 '{"total": 30}'
+    mustela send unrated-orders c-1 '{"total": 30}'
     mustela tail rated-orders --from-beginning
 
 Without a service the order comes out without a rating. To have one that answers:
@@ -75,7 +75,7 @@ options = AsyncOptions(
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=Order)
+    orders = builder.stream("unrated-orders", key=str, value=Order)
     rated = orders.map_values_async_with_key(rate, options, value=RatedOrder, name="rate")
     rated.to("rated-orders", key=str, value=RatedOrder)
 

@@ -6,7 +6,7 @@
 
 and in a second terminal, as the other program:
 
-    mustela send orders o-1 tea
+    mustela send unpriced o-1 tea
     mustela tail price-requests --from-beginning -n 1
     mustela send price-replies 3 -H correlation-id=ID
     mustela tail priced --from-beginning
@@ -44,7 +44,7 @@ asking = RequestReply(
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=str)
+    orders = builder.stream("unpriced", key=str, value=str)
     replies = builder.stream("price-replies", key=str, value=str)
     priced = orders.request_reply(replies, Priced, asking, name="ask")
     priced.to("priced", key=str, value=Priced)

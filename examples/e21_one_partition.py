@@ -2,7 +2,7 @@
 
     mustela broker start
     mustela topics create e21_one_partition:app --partitions 1
-    seq 20000 | sed 's/.*/& &/' | mustela send numbers - --separator ' '
+    seq 20000 | sed 's/.*/& &/' | mustela send work-items - --separator ' '
     mustela run e21_one_partition:app --set lanes=1 --set admin.enabled=true
 
 and in a second terminal:
@@ -36,7 +36,7 @@ def work(key: str, number: str) -> str:
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    numbers = builder.stream("numbers", key=str, value=str).repartition(name="by-key")
+    numbers = builder.stream("work-items", key=str, value=str).repartition(name="by-key")
     worked = numbers.map_values_with_key(work, value=str, name="work")
     worked.to("worked")
     worked.group_by_key().count(store="done").to_stream().to("done")

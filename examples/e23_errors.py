@@ -6,10 +6,10 @@
 
 and in a second terminal:
 
-    mustela send orders o-1 '{"article": "tea", "pieces": "2"}'
-    mustela send orders o-2 '{"article": "tea", "pieces": "two"}'
-    mustela send orders o-3 '{"article": "tea", "pieces": "many"}'
-    mustela send orders o-4 'not even JSON'
+    mustela send order-lines o-1 '{"article": "tea", "pieces": "2"}'
+    mustela send order-lines o-2 '{"article": "tea", "pieces": "two"}'
+    mustela send order-lines o-3 '{"article": "tea", "pieces": "many"}'
+    mustela send order-lines o-4 'not even JSON'
     mustela tail pieces --value int --from-beginning
     mustela dlq list errors
 
@@ -75,7 +75,7 @@ patient = Retry(
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=Order)
+    orders = builder.stream("order-lines", key=str, value=Order)
     counts = orders.map_values(pieces, value=int, name="pieces", on_error=spelt_out)
     counts.peek(notify, name="notify", on_error=patient).to("pieces")
 

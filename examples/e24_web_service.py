@@ -6,7 +6,7 @@
 
 and in a second terminal:
 
-    mustela send orders ann tea
+    mustela send web-orders ann tea
     curl localhost:8000/news
     curl localhost:8000/admin/health/ready
 
@@ -37,7 +37,7 @@ app = App("web-service")
 
 @app.topology
 def build(builder: StreamsBuilder) -> None:
-    orders = builder.stream("orders", key=str, value=str)
+    orders = builder.stream("web-orders", key=str, value=str)
     orders.group_by_key().count(store="orders-of").to_stream().to("orders-of")
 
 

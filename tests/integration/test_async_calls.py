@@ -162,7 +162,7 @@ def test_the_example_rates_orders_whatever_the_service_does(
     with HttpService(lambda path: json.dumps({"rating": path[-3:]})) as service:
         monkeypatch.setattr(example, "URL", service.url)
         with TopologyTestDriver(example.app, crash_after_every_record=crashes) as driver:
-            orders = driver.create_input_topic("orders")
+            orders = driver.create_input_topic("unrated-orders")
             customers = ["ann", "bob?delay=0.1", "cid?fail=1", "dan?fail=9"]
             customers += [] if crashes else ["eve?hang=1"]
             for number, customer in enumerate(customers):

@@ -16,7 +16,7 @@ from tests.unit.examples.programs import load
 def test_each_order_passes_once(options: dict[str, Any]) -> None:
     """Also where they come in one epoch, and over crashes."""
     with TopologyTestDriver(load("e10_deduplicate").app, **options) as driver:
-        orders = driver.create_input_topic("orders")
+        orders = driver.create_input_topic("repeated-orders")
         with driver.epoch():
             orders.pipe_key_value_list([("o-1", "tea"), ("o-1", "tea")])
         orders.pipe_input("o-1", "tea")

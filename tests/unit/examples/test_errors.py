@@ -17,7 +17,7 @@ program = load("e23_errors")
 
 
 def feed(driver: TopologyTestDriver) -> None:
-    orders = driver.create_input_topic("orders", key=str, value=bytes)
+    orders = driver.create_input_topic("order-lines", key=str, value=bytes)
     for key, text in [
         ("o-1", b'{"article": "tea", "pieces": "2"}'),
         ("o-2", b'{"article": "tea", "pieces": "two"}'),
@@ -43,7 +43,7 @@ def test_what_can_be_mended_goes_on_and_the_rest_is_put_aside() -> None:
     ]
     assert [dict(letter.headers)["mustela.error.step"] for letter in letters] == [
         b"pieces",
-        b"orders",
+        b"order-lines",
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_service_that_is_away_is_told_again(
     monkeypatch.setattr(program, "WEBHOOK", "http://service")
     monkeypatch.setattr(program, "patient", replace(program.patient, initial=timedelta(0)))
     with TopologyTestDriver(program.app) as driver:
-        driver.create_input_topic("orders").pipe_input("o-1", program.Order("tea", "2"))
+        driver.create_input_topic("order-lines").pipe_input("o-1", program.Order("tea", "2"))
         pieces = driver.create_output_topic("pieces").read_values_to_list()
         letters = driver.create_output_topic("errors-dead-letters").read_records_to_list()
     assert told == ["http://service/o-1 2 1"] * 5

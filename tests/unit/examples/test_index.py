@@ -31,3 +31,14 @@ def test_each_is_an_application_that_could_be_started(name: str) -> None:
     with TopologyTestDriver(app):
         pass
     assert app.settings.application_id == name[4:].replace("_", "-")
+
+
+def test_no_two_share_a_topic() -> None:
+    """Whoever tries one after the other on one broker is not stopped by records of another kind."""
+    users: dict[str, list[str]] = {}
+    for name in NAMES:
+        if name != WITH_A_BROKER:
+            topics = load(name).app.topics
+            for topic in {*topics.reads, *topics.writes}:
+                users.setdefault(topic, []).append(name)
+    assert {topic: names for topic, names in users.items() if len(names) > 1} == {}

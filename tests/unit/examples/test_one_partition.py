@@ -32,7 +32,7 @@ def test_the_number_of_lanes_changes_no_result(lanes: int) -> None:
     with TopologyTestDriver(program.app, lanes=lanes) as driver:
         sent = [(f"k{n % 5}", str(n)) for n in range(20)]
         with driver.epoch():
-            driver.create_input_topic("numbers").pipe_key_value_list(sent)
+            driver.create_input_topic("work-items").pipe_key_value_list(sent)
         worked = driver.create_output_topic("worked").read_key_values_to_list()
         done = driver.create_output_topic("done").read_key_values_to_map()
     for key in done:

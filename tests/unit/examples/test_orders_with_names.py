@@ -10,9 +10,9 @@ program = load("e06_orders_with_names")
 
 
 def feed(driver: TopologyTestDriver) -> None:
-    driver.create_input_topic("customers").pipe_input("c-1", "Ann")
+    driver.create_input_topic("customer-names").pipe_input("c-1", "Ann")
     driver.create_input_topic("shops").pipe_input("s-7", "Ulm")
-    driver.create_input_topic("orders").pipe_table(
+    driver.create_input_topic("placed-orders").pipe_table(
         """
         key | shop | total
         c-1 | s-7  | 30

@@ -11,7 +11,7 @@ program = load("e20_request_reply")
 def test_an_order_waits_for_the_reply_to_its_request() -> None:
     """Replies may come in any order, once or twice; without one an order has no price."""
     with TopologyTestDriver(program.app, initial_wall_clock=0, key_groups=8) as driver:
-        orders = driver.create_input_topic("orders")
+        orders = driver.create_input_topic("unpriced")
         requests = driver.create_output_topic("price-requests")
         replies = driver.create_input_topic("price-replies")
         priced = driver.create_output_topic("priced")

@@ -10,7 +10,7 @@ app = load("e02_route").app
 
 
 def feed(driver: TopologyTestDriver) -> None:
-    driver.create_input_topic("orders").pipe_table(
+    driver.create_input_topic("incoming-orders").pipe_table(
         """
         key | country | total
         o-1 | de      | 30

@@ -13,7 +13,7 @@ MINUTE = 60_000
 
 
 def feed(driver: TopologyTestDriver) -> None:
-    driver.create_input_topic("sales").pipe_table(
+    driver.create_input_topic("shop-sales").pipe_table(
         """
         time                 | key | article | amount
         1970-01-01T00:05:00Z | ulm | tea     | 3.5

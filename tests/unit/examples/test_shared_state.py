@@ -23,7 +23,7 @@ def test_points_are_won_and_spent_in_order_by_whoever_plays(way: dict[str, Any])
     """A point is spent once, though games and orders come in other lanes than the players."""
     with TopologyTestDriver(app, **way) as driver:
         driver.create_input_topic("players").pipe_key_value_list([("ann", "Ann"), ("bob", "Bob")])
-        games, orders = driver.create_input_topic("games"), driver.create_input_topic("orders")
+        games, orders = driver.create_input_topic("games"), driver.create_input_topic("purchases")
         with driver.epoch():
             games.pipe_input("g-1", ["ann", "bob"], timestamp=1)
             orders.pipe_input("o-1", {"by": "ann", "price": 2}, timestamp=2)

@@ -32,7 +32,7 @@ EPOCH = EpochDone(
 
 
 def feed(driver: TopologyTestDriver) -> None:
-    driver.create_input_topic("orders").pipe_key_value_list([("ann", "tea"), ("ann", "cup")])
+    driver.create_input_topic("web-orders").pipe_key_value_list([("ann", "tea"), ("ann", "cup")])
 
 
 def test_orders_are_counted() -> None:
