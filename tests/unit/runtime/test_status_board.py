@@ -10,10 +10,12 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.errors import EnvironmentFault
+from mustela.model import TopicPartition
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.events import AppState
 from mustela.runtime.status.board import TRACES_MAX, StatusBoard
 from mustela.runtime.status.snapshot import EpochTrace, Histogram, Life, SourcesView, Totals
+from mustela.runtime.time.watermark import WatermarkState
 from tests.told import state_changed
 
 COMMITTING = (Phase.IN_HAND, Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_ADDED, Phase.COMMIT_SENT)
@@ -141,3 +143,19 @@ def test_faults_are_kept_without_secrets(board: StatusBoard) -> None:
     board.on_error(RuntimeError("password=hunter2 http://u:hunter2@h/"))
     assert "hunter2" not in repr(board.faults)
     assert board.totals.faults == {"RuntimeError": 1}
+
+
+def test_a_lag_is_unknown_until_each_partition_has_an_end() -> None:
+    """After a start nobody has asked yet: that is not a lag of nothing."""
+    one, other = TopicPartition("lines", 0), TopicPartition("lines", 1)
+    view = SourcesView(
+        seen_ms=0,
+        incarnation=1,
+        epoch=3,
+        next_offsets={one: 7, other: 2},
+        ends={one: 10},
+        watermark=WatermarkState(),
+    )
+    assert view.lag is None
+    assert dataclasses.replace(view, ends={one: 10, other: 4}).lag == 5
+    assert dataclasses.replace(view, next_offsets={}, ends={}).lag == 0

@@ -118,10 +118,11 @@ class SourcesView:
     lanes: int = 0
 
     @property
-    def lag(self) -> int:
-        """How many source offsets are waiting."""
-        places = self.next_offsets.keys()
-        return sum(lag_of(self, place) or 0 for place in places)
+    def lag(self) -> int | None:
+        """How many source offsets are waiting; None until the end of each partition is known."""
+        lags = [lag_of(self, place) for place in self.next_offsets]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if len(known) == len(lags) else None
 
 
 def lag_of(view: SourcesView, place: TopicPartition) -> int | None:
