@@ -263,6 +263,8 @@ def test_the_command_line_tells_of_an_application_with_a_server_and_without(
     world.send(source, [("a", "1"), ("b", "2")])
     app.start()
     world.drain(app)
+    lease = f"{app.settings.application_id}-lease"
+    world.until(lambda: world.admin.describe([lease]) and world.rows(lease), "it says so", app)
     assert find_server(app.settings) is None
     running = from_kafka(app.settings, listen=True)
     assert (running["state"], running["pid"], running["lag"]) == ("running", os.getpid(), 0)
