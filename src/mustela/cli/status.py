@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from mustela.cli.asking import Application
 from mustela.cli.console import Bootstrap, ExitCode, Json, print_json, print_table, say
+from mustela.cli.living import watch_of
 from mustela.cli.repairing import open_repair, settings_of
 
 if TYPE_CHECKING:
@@ -187,13 +188,7 @@ def _now_ms() -> int:
 
 def _instance(settings: Settings, *, listen: bool) -> tuple[Lease | None, bool | None]:
     """Return what the last instance said, and whether it lives; None where nobody has listened."""
-    from mustela.clock import SystemClock
-    from mustela.runtime.kafka_lease import KafkaLeaseLog
-    from mustela.runtime.lease import LeaseWatch
-
-    log = KafkaLeaseLog(settings)
-    watch = LeaseWatch(log, SystemClock())
-    try:
+    with watch_of(settings) as watch:
         last = watch.last()
         if last is None:
             return None, False
@@ -202,8 +197,6 @@ def _instance(settings: Settings, *, listen: bool) -> tuple[Lease | None, bool |
         say(f"{settings.application_id}: listens up to {last.ttl_ms / 1000:.3g} s for an instance")
         lease = watch.living()
         return lease or last, lease is not None
-    finally:
-        log.close()
 
 
 def _state(lease: Lease | None, lives: bool | None, *, is_known: bool) -> str:

@@ -28,8 +28,6 @@ from mustela.runtime.time.watermark import (
 )
 from mustela.runtime.traces import ended_epoch, span_writer
 from mustela.serdes.base import Serde
-from mustela.serdes.primitives import BytesSerde
-from mustela.serdes.resolve import resolve_serde
 from mustela.testing.both_groups import MANY_GROUPS, BothGroups, Tap, check_both
 from mustela.testing.calls import DriverCalls, HoldsCalls
 from mustela.testing.cluster import BrokerRow, JobResult, MemoryCluster
@@ -40,7 +38,13 @@ from mustela.testing.stores import DriverStores
 from mustela.testing.subject import read_subject
 from mustela.testing.times import to_milliseconds, to_span
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
-from mustela.testing.written import check_written, reader_of, sinks_of, why_no_letters
+from mustela.testing.written import (
+    check_written,
+    reader_of,
+    sinks_of,
+    topic_serde,
+    why_no_letters,
+)
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.scheduled import ScheduledSourceNode
 
@@ -556,9 +560,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         return new | {p for p, time in cluster.watermark.partitions.items() if not time.idle}
 
     def _serde(self, topic: str, said: Any, known: Serde[Any] | None, *, key: bool) -> Serde[Any]:
-        """Return a topic's serde: the test's, the topology's, or bytes."""
-        serde = resolve_serde(said, key=key) if said is not None else known or BytesSerde()
-        return self._binder.serde(serde, topic, key=key)
+        return topic_serde(self._binder, topic, said, known, key=key)
 
     def _commit(self, result: JobResult) -> list[BrokerRow]:
         if self._spans is not None:

@@ -13,13 +13,14 @@ from mustela.plan.bound import SerdeBinder
 from mustela.plan.plan import Plan
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
+from mustela.serdes.resolve import resolve_serde
 from mustela.testing.faults import TestDriverError
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.graph import TopologyGraph
 from mustela.topology.sink import SinkNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
-__all__ = ["check_written", "reader_of", "sinks_of", "why_no_letters"]
+__all__ = ["check_written", "reader_of", "sinks_of", "topic_serde", "why_no_letters"]
 
 Reader = SourceNode | TableSourceNode | GlobalTableNode
 """A step that reads a topic."""
@@ -67,6 +68,14 @@ def sinks_of(
         )
         for node in [*fixed, *chosen]
     }
+
+
+def topic_serde(
+    binder: SerdeBinder, topic: str, said: Any, known: Serde[Any] | None, *, key: bool
+) -> Serde[Any]:
+    """Return a topic's serde: the test's, the topology's, or bytes."""
+    serde = resolve_serde(said, key=key) if said is not None else known or BytesSerde()
+    return binder.serde(serde, topic, key=key)
 
 
 def check_written(topic: str, topology: TopologyGraph, settings: Settings) -> None:

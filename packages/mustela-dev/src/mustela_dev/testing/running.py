@@ -17,10 +17,9 @@ from mustela.errors import EnvironmentFault
 from mustela.plan.bound import SerdeBinder
 from mustela.serdes.base import Serde
 from mustela.serdes.primitives import BytesSerde
-from mustela.serdes.resolve import resolve_serde
 from mustela.testing.row import BrokerRow
 from mustela.testing.topics import TestInputTopic, TestOutputTopic
-from mustela.testing.written import check_written, reader_of, sinks_of
+from mustela.testing.written import check_written, reader_of, sinks_of, topic_serde
 
 __all__ = ["NotCaughtUpError", "RunningApp"]
 
@@ -74,6 +73,7 @@ class RunningApp:
         app.configure(**(settings or {}))
         self._binder = SerdeBinder(app.settings.application_id, app.settings.schema_registry)
         self._clock = SystemClock()
+        self._made: set[str] = set()
         self._positions: dict[str, list[int]] = {}
         self._rows: dict[str, list[BrokerRow]] = {}
         self._sent = True  # the first look waits until the application has started
@@ -163,11 +163,13 @@ class RunningApp:
         raise NotCaughtUpError(msg, evidence={"state": state}, fix=fix)
 
     def _serde(self, topic: str, said: Any, known: Serde[Any] | None, *, key: bool) -> Serde[Any]:
-        serde = resolve_serde(said, key=key) if said is not None else known or BytesSerde()
-        return self._binder.serde(serde, topic, key=key)
+        return topic_serde(self._binder, topic, said, known, key=key)
 
     def _make(self, *names: str) -> None:
-        """Make topics where they are missing."""
+        """Make topics where they are missing; those that were made are not asked for again."""
+        names = tuple(name for name in names if name not in self._made)
+        if not names:
+            return
         admin = KafkaAdmin(client_properties(self.app.settings, "admin"))
         try:
             admin.create(
@@ -175,6 +177,7 @@ class RunningApp:
             )
         finally:
             admin.close()
+        self._made.update(names)
 
     def _send(self, rows: Sequence[BrokerRow]) -> None:
         if not rows:
