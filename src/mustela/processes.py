@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ProcessStat", "boot_id", "read_process"]
+__all__ = ["ProcessStat", "boot_id", "collection_paused", "read_process"]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -65,3 +68,19 @@ def boot_id(source: Path = _BOOT_ID) -> str:
         return source.read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+@contextmanager
+def collection_paused() -> Generator[None]:
+    """Keep the garbage collector from running during a batch or a restore.
+
+    A batch makes a list or tuple per record, and the collector would look at all of them again
+    and again: it took 60 % of the time of a split. The garbage of a batch is collected afterwards.
+    """
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()

@@ -17,11 +17,11 @@ from confluent_kafka.admin import (
 )
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.changelogs import ChangelogRowsLostError
+from mustela.connectors.kafka.copies import make_current
+from mustela.connectors.kafka.reading_time import RestoreTooSlowError
 from mustela.runtime.topics.staleness import stale_ages
-from mustela.spark.changelogs import ChangelogRowsLostError
-from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
-from mustela.spark.reading_time import RestoreTooSlowError
 from mustela.state.interfaces import Committed, Token
 from tests.integration.kafka_rows import MakeSink
 from tests.patience import PATIENCE_S

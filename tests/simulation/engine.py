@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import mustela.connectors.kafka.changelogs as changelogs_module
+import mustela.connectors.kafka.copies as lanes_module
 import mustela.connectors.kafka.log as log_module
+import mustela.connectors.kafka.reading_time as reading_module
 import mustela.kernel.task as task_module
 import mustela.runtime.cutting.prefetch as ahead_module
-import mustela.spark.changelogs as changelogs_module
 import mustela.spark.global_tables as global_tables_module
-import mustela.spark.lanes as lanes_module
-import mustela.spark.reading_time as reading_module
 import mustela.spark.worker as worker_module
+from mustela.connectors.kafka.reading_time import ReadingSince
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.core.options import KernelOptions
@@ -30,7 +31,6 @@ from mustela.spark.busy import BusyNote
 from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
 from mustela.spark.gathered import gathered_rows
-from mustela.spark.reading_time import ReadingSince
 from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
     RESTORE,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mustela.kernel.core.any_key import AnyKeyReader
@@ -30,25 +28,10 @@ from mustela.plan.ranges import LeftOut, RawChunk
 from mustela.plan.step import Step
 from mustela.plan.time import NEVER, Due, EpochTime
 from mustela.plan.traces import Traced
+from mustela.processes import collection_paused
 from mustela.serdes.base import Serde
 
-__all__ = ["StageRunner", "collection_paused"]
-
-
-@contextmanager
-def collection_paused() -> Generator[None]:
-    """Keep the garbage collector from running during a batch or a restore.
-
-    A batch makes a list or tuple per record, and the collector would look at all of them again
-    and again: it took 60 % of the time of a split. The garbage of a batch is collected afterwards.
-    """
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
+__all__ = ["StageRunner"]
 
 
 class StageRunner:

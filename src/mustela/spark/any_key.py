@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from mustela.connectors.kafka.copies import open_current
 from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.plan.epoch import EpochOrder
 from mustela.plan.plan import Stage
-from mustela.spark.lanes import open_current
 from mustela.spark.process import Process
 from mustela.state.interfaces import Snapshot
 

@@ -16,16 +16,16 @@ import msgspec
 
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_chunks
+from mustela.connectors.kafka.reading_time import ReadingSince, RestoreTooSlowError, refuse_slow
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.kernel.processors.global_store import GlobalRecords, write_global_store
-from mustela.kernel.stage import collection_paused
 from mustela.kernel.tables.global_table import GlobalView, global_rows
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder, GlobalMark, global_identity
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk
+from mustela.processes import collection_paused
 from mustela.spark.process import Process
-from mustela.spark.reading_time import ReadingSince, RestoreTooSlowError, refuse_slow
 from mustela.state.faults import StateDamagedError, StateNotReadyError
 from mustela.state.interfaces import (
     Committed,

@@ -18,6 +18,7 @@ from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.reading_time import ReadingSince
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.core.options import KernelOptions
@@ -29,7 +30,6 @@ from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
 from mustela.spark.claim import ClaimCheck
 from mustela.spark.partitions import KnownPartitions
-from mustela.spark.reading_time import ReadingSince
 from mustela.spark.shipment import Shipment
 from mustela.spark.worker_log import Place, worker_log
 from mustela.state.directories import environment_path, make_private

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
+from mustela.connectors.kafka.copies import open_current
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.task import LaneGroup, Lookups
 from mustela.kernel.wiring import WiredPlan
@@ -14,7 +15,6 @@ from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.plan.time import NEVER
 from mustela.spark.any_key import any_key_reader
 from mustela.spark.global_tables import global_views
-from mustela.spark.lanes import open_current
 from mustela.spark.process import Process
 
 __all__ = ["WorkerSite"]

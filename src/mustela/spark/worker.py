@@ -20,14 +20,15 @@ from typing import NamedTuple
 from pyspark import TaskContext
 from pyspark.core.broadcast import Broadcast
 
+from mustela.connectors.kafka.changelogs import tell_place
+from mustela.connectors.kafka.copies import end_reading, make_current, read_ahead
 from mustela.errors import InvariantError
-from mustela.kernel.stage import collection_paused
 from mustela.kernel.task import LaneTask, LoggedRows, SourceTask
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
 from mustela.plan.ranges import RangeReport
+from mustela.processes import collection_paused
 from mustela.spark.busy import Activity
-from mustela.spark.changelogs import tell_place
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
@@ -39,7 +40,6 @@ from mustela.spark.frames import (
     unpack,
     unpack_batch,
 )
-from mustela.spark.lanes import end_reading, make_current, read_ahead
 from mustela.spark.outbox import Outbox, Parcel, failure_of
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mustela.clock import SystemClock
+from mustela.connectors.kafka import copies as lanes
+from mustela.connectors.kafka.changelogs import _dropped_by, _taken_until
+from mustela.connectors.kafka.copies import make_current
 from mustela.model import TopicPartition
-from mustela.spark import lanes
-from mustela.spark.changelogs import _dropped_by, _taken_until
-from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, StoreSpec, Token
 from tests.unit.spark.test_lives import GROUP, STAGE, program

@@ -11,13 +11,14 @@ import pytest
 
 from mustela import StreamsBuilder
 from mustela.clock import ManualClock
+from mustela.connectors.kafka import reading_time
+from mustela.connectors.kafka.reading_time import RestoreTooSlowError
 from mustela.plan.epoch import GlobalMark
 from mustela.plan.ranges import RawChunk
 from mustela.planner.planner import plan
-from mustela.spark import global_tables, reading_time
+from mustela.spark import global_tables
 from mustela.spark.global_tables import GlobalCopy
 from mustela.spark.process import Process
-from mustela.spark.reading_time import RestoreTooSlowError
 from mustela.state.interfaces import Snapshot
 from mustela.state.lmdb_environment import LmdbEnvironment
 from tests.unit.spark.test_lives import program

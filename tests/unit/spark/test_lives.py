@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mustela.connectors.kafka import copies as lanes
+from mustela.connectors.kafka.copies import make_current
 from mustela.plan.epoch import Program
-from mustela.spark import lanes
-from mustela.spark.lanes import make_current
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Token
 from tests.unit.runtime.plans import word_count_plan

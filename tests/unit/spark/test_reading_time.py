@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mustela.clock import ManualClock
+from mustela.connectors.kafka import changelogs, copies as lanes, reading_time
+from mustela.connectors.kafka.copies import make_current, read_ahead
+from mustela.connectors.kafka.reading_time import RestoreTooSlowError
 from mustela.runtime.topics.staleness import stale_ages
-from mustela.spark import changelogs, lanes, reading_time
-from mustela.spark.lanes import make_current, read_ahead
 from mustela.spark.process import Process
-from mustela.spark.reading_time import RestoreTooSlowError
 from mustela.state.interfaces import Committed, Environment, Token
 from tests.unit.spark.test_changelogs import LOG, Broker
 from tests.unit.spark.test_lives import GROUP, STAGE, program

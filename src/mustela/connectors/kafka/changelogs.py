@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from mustela.clock import SystemClock
+from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_chunks
+from mustela.connectors.kafka.reading_time import ReadingSince
 from mustela.errors import EnvironmentFault, MustelaError
 from mustela.model import TopicPartition
-from mustela.plan.epoch import GroupMark, changelog_topic
+from mustela.plan.epoch import GroupMark, Program, changelog_topic
 from mustela.plan.plan import Stage
-from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, StoreSpec
+from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.stored_value import StoredValueError
 
-__all__ = ["ChangelogRowsLostError", "check_lost", "has_every_deletion", "tell_place"]
+__all__ = [
+    "ChangelogRowsLostError",
+    "Copies",
+    "check_lost",
+    "has_every_deletion",
+    "tell_place",
+]
 
 _AHEAD_MS = 3_600_000
 """How far ahead of the broker's clock the event time of a record may lie."""
@@ -30,20 +39,47 @@ _SOUGHT_MAX = 2_000_000
 """How many records of a partition are looked through for a row that cannot be read."""
 
 
+class Copies(Protocol):
+    """The copies of an application's state that a process of a host keeps.
+
+    Attributes:
+        watermark: A committed watermark, or -1.
+        reading_since: By topic, partition and first offset, since when a changelog is fetched ahead
+            of its restore.
+    """
+
+    watermark: int
+    reading_since: dict[tuple[str, int, int], ReadingSince]
+
+    @property
+    def program(self) -> Program:
+        """The application: its plan, its life, its clients."""
+        ...
+
+    @property
+    def admin(self) -> KafkaAdmin:
+        """Queries for the bounds and times of logs."""
+        ...
+
+    def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
+        """Return the open environment of a specification."""
+        ...
+
+
 class ChangelogRowsLostError(EnvironmentFault):
     """A changelog no longer holds rows that are to be restored from it."""
 
     code = "CHANGELOG_ROWS_LOST"
 
 
-def has_every_deletion(process: Process, environment: Environment, committed: Committed) -> bool:
+def has_every_deletion(process: Copies, environment: Environment, committed: Committed) -> bool:
     """Whether the changelogs still hold every deletion that a copy has not read yet.
 
     A store that has read nothing has no row that could be deleted. Of two clocks the later one
     counts: the copy seems older by it, and to read anew is never wrong.
 
     Args:
-        process: The process's things.
+        process: Where the copies are kept.
         environment: The copy.
         committed: The committed state, which it is behind.
     """
@@ -66,7 +102,7 @@ def has_every_deletion(process: Process, environment: Environment, committed: Co
 
 
 def check_lost(
-    process: Process,
+    process: Copies,
     spec: EnvironmentSpec,
     store: StoreSpec,
     committed: Committed,
@@ -81,7 +117,7 @@ def check_lost(
     of the time at which the broker took it, at the latest.
 
     Args:
-        process: The process's things.
+        process: Where the copies are kept.
         spec: What is restored.
         store: The store whose changelog it is.
         committed: The committed state.
@@ -115,7 +151,7 @@ def check_lost(
     )
 
 
-def _dropped_by(process: Process, store: StoreSpec) -> int:
+def _dropped_by(process: Copies, store: StoreSpec) -> int:
     """Return the event time before which a store has dropped all; -1 if that is not known."""
     options = process.program.kernel
     by_watermark = options.get("event_time", "watermark") == "watermark"
@@ -125,7 +161,7 @@ def _dropped_by(process: Process, store: StoreSpec) -> int:
 
 
 def _first_left(
-    process: Process, place: tuple[str, int], earliest: int, committed: Committed, store: str
+    process: Copies, place: tuple[str, int], earliest: int, committed: Committed, store: str
 ) -> int | None:
     """Return when the broker took the first record that is left, None if there is none."""
     client, timeout = process.program.consumer, process.program.read_timeout
@@ -152,12 +188,12 @@ def _taken_until(settings: Mapping[str, str], first: int | None, written_ms: int
 
 
 def tell_place(
-    process: Process, stage: Stage, marks: Sequence[GroupMark], error: StoredValueError
+    process: Copies, stage: Stage, marks: Sequence[GroupMark], error: StoredValueError
 ) -> None:
     """Add to an error about a stored row where its changelog has the row, if that can be found.
 
     Args:
-        process: The process's things.
+        process: Where the copies are kept.
         stage: Where the store lives.
         marks: What is committed of each key group.
         error: Names the store, the bytes and, where it is known, the key.
@@ -178,7 +214,7 @@ def tell_place(
 
 
 def _last_with(
-    process: Process, place: tuple[str, int, int], key: bytes | None, data: bytes
+    process: Copies, place: tuple[str, int, int], key: bytes | None, data: bytes
 ) -> int | None:
     """Return the offset of the last record that holds bytes, and a key, before an offset."""
     topic, partition, end = place

@@ -1,19 +1,18 @@
-"""The state of a lane during one task: environments made current, overlays, pendings."""
+"""Copies of key groups, brought to what was committed by what their changelogs hold."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any, Final
 
+from mustela.connectors.kafka.changelogs import Copies, check_lost, has_every_deletion
 from mustela.connectors.kafka.log import read_between
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.reading_time import ReadingSince, RestoreTooSlowError, in_time
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
-from mustela.kernel.stage import collection_paused
 from mustela.plan.epoch import Program, changelog_topic
-from mustela.spark.changelogs import check_lost, has_every_deletion
-from mustela.spark.process import Process
-from mustela.spark.reading_time import ReadingSince, RestoreTooSlowError, in_time
+from mustela.processes import collection_paused
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import (
     Committed,
@@ -59,7 +58,7 @@ _TRIES: Final = 5
 
 
 def make_current(
-    process: Process, stage: int, group: int, committed: Committed
+    process: Copies, stage: int, group: int, committed: Committed
 ) -> tuple[Environment, dict[str, int]]:
     """Bring one environment to the committed state.
 
@@ -67,7 +66,7 @@ def make_current(
     restores, and the others wait.
 
     Args:
-        process: The process's things.
+        process: Where the copies are kept.
         stage: The stage.
         group: The key group.
         committed: The committed state.
@@ -88,14 +87,14 @@ def make_current(
 
 
 def open_current(
-    process: Process, stage: int, group: int, committed: Committed, restored: dict[str, int]
+    process: Copies, stage: int, group: int, committed: Committed, restored: dict[str, int]
 ) -> tuple[Environment, Snapshot]:
     """Bring one environment to the committed state, and open a view of it.
 
     Between the two it can be lost again: another task finds it damaged, or somebody deletes it.
 
     Args:
-        process: The process's things.
+        process: Where the copies are kept.
         stage: The stage.
         group: The key group.
         committed: The committed state.
@@ -114,7 +113,7 @@ def open_current(
                 raise
 
 
-def _restore(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
+def _restore(process: Copies, environment: Environment, committed: Committed) -> dict[str, int]:
     """Restore an environment, unless another task has done so."""
     condition = environment.condition(committed)
     if condition.ready:
@@ -144,7 +143,7 @@ def _lost(spec: EnvironmentSpec, committed: Committed) -> dict[str, int]:
     return {store.name: 0 for store in spec.stores if not store.logged}
 
 
-def read_ahead(process: Process, stage: int, group: int, committed: Committed) -> None:
+def read_ahead(process: Copies, stage: int, group: int, committed: Committed) -> None:
     """Begin to fetch what a key group will be restored from, while another one is restored."""
     spec = process.program.environment(stage, group)
     environment = process.environment_of(spec)
@@ -161,13 +160,13 @@ def read_ahead(process: Process, stage: int, group: int, committed: Committed) -
             return
 
 
-def end_reading(process: Process) -> None:
+def end_reading(process: Copies) -> None:
     """Stop what was sent ahead and found nobody to read it."""
     process.reading_since.clear()
     _restore_reader(process).drop_ahead()
 
 
-def _restore_reader(process: Process) -> RangeReader:
+def _restore_reader(process: Copies) -> RangeReader:
     program = process.program
     return RangeReader.shared(_restore_client(program), read_timeout=program.read_timeout)
 
@@ -180,7 +179,7 @@ def _restore_client(program: Program) -> dict[str, Any]:
     return {**_RESTORE_FETCH, **program.consumer, "fetch.wait.max.ms": str(_AHEAD_WAIT_MS)}
 
 
-def _catch_up(process: Process, environment: Environment, committed: Committed) -> dict[str, int]:
+def _catch_up(process: Copies, environment: Environment, committed: Committed) -> dict[str, int]:
     """Read the changelogs from where the environment is to the committed ends."""
     reach("in-recovery")
     read: dict[str, int] = {}
@@ -199,7 +198,7 @@ def _catch_up(process: Process, environment: Environment, committed: Committed) 
 
 
 def _read(
-    process: Process,
+    process: Copies,
     environment: Environment,
     store: StoreSpec,
     committed: Committed,
