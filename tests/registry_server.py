@@ -27,7 +27,7 @@ class RegistryServer:
     """A registry on the loopback address.
 
     Args:
-        authorization: What the header of that name must be; None for anything.
+        authorization: What the header of that name must be, or what says so; None for anything.
         judge: Answers in place of the registry: (method, path, body) -> (status, body) or None.
         tls: Certificate and key of the server, and the certificates of clients that it wants.
     """
@@ -35,12 +35,13 @@ class RegistryServer:
     def __init__(
         self,
         *,
-        authorization: str | None = None,
+        authorization: str | Callable[[], str] | None = None,
         judge: Judge | None = None,
         tls: tuple[Path, Path, Path | None] | None = None,
     ) -> None:
         self.registry = MockTransport()
         self.asked: list[tuple[str, str]] = []
+        self.headers: dict[str, str] = {}
         self.authorization = authorization
         self.judge = judge
         server = self
@@ -57,6 +58,7 @@ class RegistryServer:
             def _do(self, method: str) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length) or b"{}")
+                server.headers = {name.lower(): text for name, text in self.headers.items()}
                 status, answer = server.answer(
                     method, self.path, body, self.headers.get("Authorization")
                 )
@@ -93,7 +95,8 @@ class RegistryServer:
         self, method: str, path: str, body: dict[str, Any], authorization: str | None
     ) -> tuple[int, Any]:
         self.asked.append((method, path))
-        if self.authorization is not None and authorization != self.authorization:
+        wanted_login = self.authorization() if callable(self.authorization) else self.authorization
+        if wanted_login is not None and authorization != wanted_login:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         judged = None if self.judge is None else self.judge(method, path, body)
         if judged is not None:

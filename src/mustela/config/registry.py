@@ -16,9 +16,19 @@ _PROPERTIES: Final = MappingProxyType(
     {
         "url": "Addresses, with commas between them; `mock://scope` is one inside the process.",
         "basic.auth.user.info": "`user:password` for basic authentication.",
-        "basic.auth.credentials.source": "`USER_INFO` or `URL`; what is there is taken.",
+        "basic.auth.credentials.source": "`USER_INFO` or `URL`, for other clients' sake: "
+        "what is there is taken.",
         "bearer.auth.token": "Token for bearer authentication; it goes before user and password.",
-        "bearer.auth.credentials.source": "`STATIC_TOKEN`; what is there is taken.",
+        "bearer.auth.credentials.source": "`STATIC_TOKEN` (the default), or `OAUTHBEARER` for "
+        "tokens that an identity provider gives for client credentials.",
+        "bearer.auth.issuer.endpoint.url": "With `OAUTHBEARER`: where tokens are fetched; `https`, "
+        "or this machine.",
+        "bearer.auth.client.id": "With `OAUTHBEARER`: the client.",
+        "bearer.auth.client.secret": "With `OAUTHBEARER`: its secret.",
+        "bearer.auth.scope": "With `OAUTHBEARER`: the scope of the tokens, if the provider wants "
+        "one.",
+        "bearer.auth.logical.cluster": "The cluster, for a registry in Confluent's cloud.",
+        "bearer.auth.identity.pool.id": "The identity pools there, with commas between them.",
         "ssl.ca.location": "PEM file of certificates to trust; default: the system's own.",
         "ssl.certificate.location": "PEM file of the client's certificate.",
         "ssl.key.location": "PEM file of its key, if the certificate's file does not have it.",
@@ -45,6 +55,12 @@ _BARE: Final = frozenset(
         "basic.auth.credentials.source",
         "bearer.auth.token",
         "bearer.auth.credentials.source",
+        "bearer.auth.issuer.endpoint.url",
+        "bearer.auth.client.id",
+        "bearer.auth.client.secret",
+        "bearer.auth.scope",
+        "bearer.auth.logical.cluster",
+        "bearer.auth.identity.pool.id",
         "auto.register.schemas",
         "use.latest.version",
         "normalize.schemas",

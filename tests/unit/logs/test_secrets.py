@@ -24,6 +24,10 @@ PLANTED = {
     "kafka.ssl.key.password": "canary-tls",
     "kafka.sasl.oauthbearer.client.secret": "canary-oauth",
     "schema_registry.basic.auth.user.info": "joe:canary-registry",
+    "schema_registry.bearer.auth.credentials.source": "OAUTHBEARER",
+    "schema_registry.bearer.auth.issuer.endpoint.url": "https://login/token",
+    "schema_registry.bearer.auth.client.id": "joe",
+    "schema_registry.bearer.auth.client.secret": "canary-provider",
     "schema_registry.url": "https://joe:canary-url@registry:8081",
     "spark.hadoop.fs.s3a.secret.key": "canary-spark",
     "spark.driver.extraJavaOptions": f"-Djava.security.auth.login.config={JAAS}",
@@ -31,6 +35,7 @@ PLANTED = {
 }
 CANARIES = (
     *("canary-sasl", "canary-tls", "canary-oauth", "canary-registry", "canary-url"),
+    "canary-provider",
     *("canary-spark", "canary-jaas", "canary-token-of-the-operator"),
 )
 ELSEWHERE = (

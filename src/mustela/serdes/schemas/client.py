@@ -233,8 +233,11 @@ class Registry:
     ) -> dict[str, Any]:
         if answer.status < _ERRORS and answer.told_of:
             return answer.told_of
+        login = "set schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token"
+        if self._options.oauth is not None:
+            login = "correct schema.registry.bearer.auth.scope, or let the client in there"
         fix = {
-            401: "set schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token",
+            401: login,
             403: "give the application's user the right to do this in the registry",
             _INVALID: "correct the schema, or the reference in it",
         }.get(answer.status, "see the registry's own log")

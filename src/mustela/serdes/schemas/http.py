@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import ssl
 import time
@@ -12,7 +11,15 @@ from http.client import HTTPException
 from typing import Any, Final
 
 from mustela.serdes.schemas.answer import Answer
-from mustela.serdes.schemas.faults import RegistryRefusedError, RegistryUnreachableError
+from mustela.serdes.schemas.faults import RegistryUnreachableError
+from mustela.serdes.schemas.login import (
+    FixedLogin,
+    Login,
+    NoRedirects,
+    OAuthLogin,
+    trusted,
+    unreadable,
+)
 from mustela.serdes.schemas.options import RegistryOptions
 
 __all__ = ["HttpTransport"]
@@ -21,13 +28,7 @@ _CONTENT: Final = "application/vnd.schemaregistry.v1+json"
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _ANSWER_MAX: Final = 64 * 2**20
 _WAIT_MAX_S: Final = 5.0
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Credentials go only to the configured address."""
-
-    def redirect_request(self, *_args: Any, **_named: Any) -> None:
-        return None
+_UNAUTHORIZED: Final = 401
 
 
 class HttpTransport:
@@ -42,29 +43,26 @@ class HttpTransport:
 
     def __init__(self, options: RegistryOptions) -> None:
         self._options = options
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        handlers: list[urllib.request.BaseHandler] = [NoRedirects()]
         if any(url.startswith("https:") for url in options.urls):
             handlers.append(urllib.request.HTTPSHandler(context=_context(options)))
         self._opener = urllib.request.build_opener(*handlers)
         self._headers = {"Accept": f"{_CONTENT}, application/json", "Content-Type": _CONTENT}
-        if options.token:
-            self._headers["Authorization"] = f"Bearer {options.token}"
-        elif options.user_info:
-            encoded = base64.b64encode(options.user_info.encode()).decode()
-            self._headers["Authorization"] = f"Basic {encoded}"
+        self._login = _login(options)
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
         """Make a request.
 
         Raises:
             RegistryUnreachableError: If no address answers properly.
+            RegistryRefusedError: If the identity provider gives no token.
         """
         data = None if body is None else json.dumps(body).encode()
         wait = self._options.retry_wait_ms / 1000
         told = ""
         for attempt in range(self._options.retries_max + 1):
             if attempt:
-                time.sleep(min(wait, _WAIT_MAX_S))
+                _wait(wait)
                 wait *= 2
             for url in self._options.urls:
                 answer, told = self._once(method, url + path, data)
@@ -83,7 +81,15 @@ class HttpTransport:
         )
 
     def _once(self, method: str, url: str, data: bytes | None) -> tuple[Answer | None, str]:
-        request = urllib.request.Request(url, data, self._headers, method=method)
+        login = self._login.headers()
+        answer, told = self._send(urllib.request.Request(url, data, login, method=method))
+        if answer is None or answer.status != _UNAUTHORIZED or not self._login.renewed(login):
+            return answer, told
+        return self._send(urllib.request.Request(url, data, self._login.headers(), method=method))
+
+    def _send(self, request: urllib.request.Request) -> tuple[Answer | None, str]:
+        for name, value in self._headers.items():
+            request.add_header(name, value)
         try:
             with self._opener.open(request, timeout=self._options.timeout_ms / 1000) as response:
                 return Answer(response.status, _json(response.read(_ANSWER_MAX))), ""
@@ -97,6 +103,17 @@ class HttpTransport:
             return None, f"{type(reason).__name__}: {reason}"
 
 
+def _login(options: RegistryOptions) -> Login:
+    if options.oauth is None:
+        return FixedLogin(options)
+    clock = time.monotonic  # noqa: TID251 - a token lives in real time, and serdes see no clock
+    return OAuthLogin(options, options.oauth, monotonic=clock, sleep=_wait)
+
+
+def _wait(seconds: float) -> None:
+    time.sleep(min(seconds, _WAIT_MAX_S))
+
+
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
@@ -105,18 +122,13 @@ def _json(data: bytes) -> Any:
 
 
 def _context(options: RegistryOptions) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=options.ca or None)
-        if options.certificate:
+    context = trusted(options.ca)
+    if options.certificate:
+        try:
             context.load_cert_chain(
                 options.certificate, options.key or None, options.key_password or None
             )
-    except (OSError, ssl.SSLError) as error:
-        msg = f"a certificate for the schema registry cannot be read: {error}"
-        raise RegistryRefusedError(
-            msg,
-            evidence={"ssl.ca.location": options.ca, "ssl.certificate": options.certificate},
-            fix="give files in PEM, and the password of the key",
-        ) from None
+        except (OSError, ssl.SSLError) as error:
+            raise unreadable(error, {"ssl.certificate": options.certificate}) from None
     context.check_hostname = options.check_host
     return context

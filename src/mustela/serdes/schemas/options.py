@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from mustela.serdes.schemas.faults import RegistryOptionError
 from mustela.serdes.schemas.subjects import STRATEGIES
 
-__all__ = ["PROPERTIES", "RegistryOptions", "refuse_mock"]
+__all__ = ["PROPERTIES", "OAuthOptions", "RegistryOptions", "refuse_mock"]
 
 PROPERTIES: Final = (
     "url",
@@ -18,6 +18,12 @@ PROPERTIES: Final = (
     "basic.auth.user.info",
     "bearer.auth.credentials.source",
     "bearer.auth.token",
+    "bearer.auth.issuer.endpoint.url",
+    "bearer.auth.client.id",
+    "bearer.auth.client.secret",
+    "bearer.auth.scope",
+    "bearer.auth.logical.cluster",
+    "bearer.auth.identity.pool.id",
     "ssl.ca.location",
     "ssl.certificate.location",
     "ssl.key.location",
@@ -36,6 +42,34 @@ PROPERTIES: Final = (
 
 _TRUTHS: Final = {"true": True, "false": False}
 _NUMBERS: Final = {"request.timeout.ms": 10_000, "max.retries": 3, "retries.wait.ms": 500}
+_SOURCES: Final = {
+    "basic.auth.credentials.source": ("USER_INFO", "URL"),
+    "bearer.auth.credentials.source": ("STATIC_TOKEN", "OAUTHBEARER"),
+}
+_OAUTH_NEEDED: Final = (
+    "bearer.auth.issuer.endpoint.url",
+    "bearer.auth.client.id",
+    "bearer.auth.client.secret",
+)
+_OAUTH: Final = (*_OAUTH_NEEDED, "bearer.auth.scope")
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthOptions:
+    """An identity provider that gives tokens for client credentials (OAuth 2.0).
+
+    Attributes:
+        endpoint: Address that tokens are fetched from.
+        client_id: Who asks.
+        secret: The client's secret.
+        scope: What the token is for; empty for the provider's default.
+    """
+
+    endpoint: str
+    client_id: str
+    secret: str = field(repr=False)
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +81,9 @@ class RegistryOptions:
             process.
         user_info: ``user:password`` for basic authentication, empty for none.
         token: Bearer token, empty for none.
+        oauth: Where tokens come from, in place of ``token``.
+        logical_cluster: Cluster that a registry in Confluent's cloud is asked for.
+        identity_pool: Identity pools that it knows the application by, with commas between them.
         ca: PEM file of certificates to trust; empty for the system's own.
         certificate: PEM file of the client's certificate; empty for none.
         key: PEM file of its key; empty if the certificate's file contains it.
@@ -69,6 +106,9 @@ class RegistryOptions:
     urls: tuple[str, ...]
     user_info: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    oauth: OAuthOptions | None = None
+    logical_cluster: str = ""
+    identity_pool: str = ""
     ca: str = ""
     certificate: str = ""
     key: str = ""
@@ -100,6 +140,8 @@ class RegistryOptions:
             raise RegistryOptionError(
                 msg, evidence={"known": ", ".join(PROPERTIES)}, fix="use one of these"
             )
+        for name in _SOURCES:
+            _source(given, name)
         urls, in_url = _addresses(given.get("url", ""))
         if not urls:
             return None
@@ -107,7 +149,10 @@ class RegistryOptions:
         return cls(
             urls=urls,
             user_info=given.get("basic.auth.user.info", "") or in_url,
-            token=given.get("bearer.auth.token", ""),
+            token=_token(given),
+            oauth=_oauth(given),
+            logical_cluster=given.get("bearer.auth.logical.cluster", ""),
+            identity_pool=given.get("bearer.auth.identity.pool.id", ""),
             ca=given.get("ssl.ca.location", ""),
             certificate=given.get("ssl.certificate.location", ""),
             key=given.get("ssl.key.location", ""),
@@ -157,6 +202,65 @@ def _addresses(text: str) -> tuple[tuple[str, ...], str]:
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         found.append(urlunsplit(bare).rstrip("/"))
     return tuple(found), user_info
+
+
+def _source(given: Mapping[str, str], name: str) -> str:
+    """Return where credentials are, or nothing: what is there is then taken."""
+    text = given.get(name, "").upper()
+    if text and text not in _SOURCES[name]:
+        raise _not_allowed(name, given[name], ", ".join(_SOURCES[name]))
+    return text
+
+
+def _token(given: Mapping[str, str]) -> str:
+    source = _source(given, "bearer.auth.credentials.source")
+    token = given.get("bearer.auth.token", "")
+    if source == "STATIC_TOKEN" and not token:
+        raise _lacking(source, "bearer.auth.token")
+    return "" if source == "OAUTHBEARER" else token
+
+
+def _oauth(given: Mapping[str, str]) -> OAuthOptions | None:
+    named = [name for name in _OAUTH if given.get(name)]
+    source = _source(given, "bearer.auth.credentials.source")
+    if source != "OAUTHBEARER":
+        if named:
+            msg = f"schema.registry.{named[0]} is set, and nothing says that it is to be used"
+            raise RegistryOptionError(
+                msg,
+                fix="set schema.registry.bearer.auth.credentials.source=OAUTHBEARER",
+            )
+        return None
+    for name in _OAUTH_NEEDED:
+        if name not in named:
+            raise _lacking(source, name)
+    return OAuthOptions(
+        endpoint=_endpoint(given["bearer.auth.issuer.endpoint.url"]),
+        client_id=given["bearer.auth.client.id"],
+        secret=given["bearer.auth.client.secret"],
+        scope=given.get("bearer.auth.scope", ""),
+    )
+
+
+def _endpoint(text: str) -> str:
+    """Check the address to which the client's secret is sent."""
+    parts = urlsplit(text)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
+    if not safe or not parts.hostname or "@" in parts.netloc:
+        msg = "schema.registry.bearer.auth.issuer.endpoint.url is not an address for secrets"
+        raise RegistryOptionError(
+            msg,
+            why="the client's secret is sent there: nobody on the way may read it",
+            fix="write https://host/path, without a user in it; http:// is taken for this machine",
+        )
+    return text
+
+
+def _lacking(source: str, name: str) -> RegistryOptionError:
+    return RegistryOptionError(
+        f"schema.registry.bearer.auth.credentials.source={source} needs {name}",
+        fix=f"set schema.registry.{name}",
+    )
 
 
 def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
