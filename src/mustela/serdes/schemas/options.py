@@ -259,7 +259,7 @@ def _endpoint(text: str) -> str:
 def _lacking(source: str, name: str) -> RegistryOptionError:
     return RegistryOptionError(
         f"schema.registry.bearer.auth.credentials.source={source} needs {name}",
-        fix=f"set schema.registry.{name}",
+        fix="give that property as well, or choose another source",
     )
 
 
