@@ -27,6 +27,7 @@ FAULT_POINTS = (
     "commit-sent",
     "committed",
     "in-recovery",
+    "replica-before-pending",
 )
 """Every point, in the order of the protocol."""
 
