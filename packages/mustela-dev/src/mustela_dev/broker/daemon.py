@@ -10,9 +10,10 @@ from pathlib import Path
 
 from mustela_dev.broker.child import Child
 from mustela_dev.broker.locks import locked
-from mustela_dev.broker.probe import LOOPBACK, answers, is_free
+from mustela_dev.broker.probe import LOOPBACK, Login, answers, is_free
 from mustela_dev.broker.process import BrokerAlreadyRunningError, BrokerOptions, DevelopmentBroker
 from mustela_dev.broker.record import BrokerRecord, make_private, read_record, write_record
+from mustela_dev.broker.security import find_security
 
 __all__ = [
     "DEFAULT_PORT",
@@ -42,6 +43,8 @@ class BrokerStatus:
         port: The port for clients, now or last; None if it never ran.
         bootstrap_servers: The same as ``bootstrap.servers``.
         cluster_id: Kafka's id of its cluster.
+        client_env: The file of an application's settings, as variables, if the broker is secure.
+        client_yaml: The same as a settings file.
     """
 
     data_dir: Path
@@ -52,6 +55,8 @@ class BrokerStatus:
     port: int | None = None
     bootstrap_servers: str | None = None
     cluster_id: str | None = None
+    client_env: Path | None = None
+    client_yaml: Path | None = None
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
@@ -86,7 +91,8 @@ def start_broker(
         options: Further options. The broker is never tied to this program.
 
     Raises:
-        BrokerAlreadyRunningError: If it runs on another port than ``port``.
+        BrokerAlreadyRunningError: If it runs on another port than ``port``, or without the security
+            that is asked for.
         BrokerDidNotStartError: If it ended or did not answer in time.
         BrokerDirectoryError: If the data directory cannot be written.
         BrokerPortError: If ``port`` is taken.
@@ -100,8 +106,8 @@ def start_broker(
     with locked(place / LOCK_FILE, lambda: chosen.jars.say(waiting)):
         found = read_record(place)
         if found is not None and found.mark is not None and found.mark.alive:
-            _refuse_other_port(place, found, port)
-            _wait_for_answer(found, chosen.start_timeout_s)
+            _refuse_other(place, found, port, secure=chosen.secure)
+            _wait_for_answer(place, found, chosen.start_timeout_s)
             return broker_status(place)
         if found is None and port is None and is_free(DEFAULT_PORT):
             port = DEFAULT_PORT
@@ -143,27 +149,42 @@ def broker_status(data_dir: Path | None = None) -> BrokerStatus:
     if found is None:
         return BrokerStatus(data_dir=place, log_file=log_file, running=False, answering=False)
     running = found.mark is not None and found.mark.alive
+    security = find_security(place) if found.secure else None
     return BrokerStatus(
         data_dir=place,
         log_file=log_file,
         running=running,
-        answering=running and answers(found.port, found.cluster_id),
+        answering=running and answers(found.port, found.cluster_id, _login(place, found)),
         pid=found.mark.pid if running and found.mark is not None else None,
         port=found.port,
         bootstrap_servers=f"{LOOPBACK}:{found.port}",
         cluster_id=found.cluster_id,
+        client_env=None if security is None else security.environment_file,
+        client_yaml=None if security is None else security.settings_file,
     )
 
 
-def _refuse_other_port(place: Path, found: BrokerRecord, port: int | None) -> None:
+def _refuse_other(place: Path, found: BrokerRecord, port: int | None, *, secure: bool) -> None:
+    what = ""
     if port is not None and port != found.port:
         what = f"the broker of {place} is already running, on port {found.port}, not {port}"
-        raise BrokerAlreadyRunningError(what, fix="stop it first, or choose another data directory")
+    elif secure and not found.secure:
+        what = f"the broker of {place} is already running, without TLS and a login"
+    if what:
+        raise BrokerAlreadyRunningError(
+            what, fix="stop it first (`mustela broker stop`), or choose another data directory"
+        )
 
 
-def _wait_for_answer(found: BrokerRecord, limit_s: float) -> None:
+def _login(place: Path, found: BrokerRecord) -> Login | None:
+    security = find_security(place) if found.secure else None
+    return None if security is None else security.login
+
+
+def _wait_for_answer(place: Path, found: BrokerRecord, limit_s: float) -> None:
+    login = _login(place, found)
     for _ in range(max(1, int(limit_s / ANSWER_POLL_S))):
         gone = found.mark is None or not found.mark.alive
-        if gone or answers(found.port, found.cluster_id):
+        if gone or answers(found.port, found.cluster_id, login):
             return
         time.sleep(ANSWER_POLL_S)

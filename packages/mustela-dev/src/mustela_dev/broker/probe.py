@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import secrets
 import socket
+import ssl
 import struct
+from dataclasses import dataclass, field
+from pathlib import Path
 
-__all__ = ["LOOPBACK", "answers", "free_port", "is_free"]
+__all__ = ["LOOPBACK", "Login", "answers", "free_port", "is_free"]
 
 LOOPBACK = "127.0.0.1"
 METADATA_KEY, METADATA_VERSION = 3, 2
+HANDSHAKE_KEY, HANDSHAKE_VERSION = 17, 1
+AUTHENTICATE_KEY, AUTHENTICATE_VERSION = 36, 0
 REPLY_BYTES_MAX = 1 << 20
 # Below the range that the system uses for outgoing connections, so that none of them takes a chosen
 # port before the broker does.
@@ -17,21 +22,71 @@ PORT_FIRST, PORT_LAST = 20_000, 32_000
 PORT_TRIES = 200
 
 
-def answers(port: int, cluster_id: str, *, timeout_s: float = 2.0) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """How to log in to a broker with TLS and a password (SASL's PLAIN).
+
+    Attributes:
+        ca: The certificate to trust, in PEM.
+        user: The user.
+        password: Its password.
+    """
+
+    ca: Path
+    user: str
+    password: str = field(repr=False)
+
+
+def answers(
+    port: int, cluster_id: str, login: Login | None = None, *, timeout_s: float = 2.0
+) -> bool:
     """Return whether the broker of cluster ``cluster_id`` on ``port`` accepts requests.
 
     It does so once its metadata names a broker: before that, topics cannot be created.
+
+    Args:
+        port: The port.
+        cluster_id: The id of the cluster.
+        login: How to log in, if the broker wants that.
+        timeout_s: Seconds that each step may take.
     """
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as connection:
-            body = struct.pack(">hhihi", METADATA_KEY, METADATA_VERSION, 1, -1, 0)
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            size = struct.unpack(">i", _read(connection, 4))[0]
-            if not 0 < size <= REPLY_BYTES_MAX:
-                return False
-            return _names_broker(_read(connection, size), cluster_id)
+        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as bare:
+            if login is None:
+                return _named(bare, cluster_id)
+            context = ssl.create_default_context(cafile=str(login.ca))
+            with context.wrap_socket(bare, server_hostname=LOOPBACK) as connection:
+                return _logged_in(connection, login) and _named(connection, cluster_id)
     except (OSError, struct.error, UnicodeDecodeError):
         return False
+
+
+def _named(connection: socket.socket, cluster_id: str) -> bool:
+    reply = _ask(connection, METADATA_KEY, METADATA_VERSION, struct.pack(">i", -1))
+    return _names_broker(reply, cluster_id)
+
+
+def _logged_in(connection: socket.socket, login: Login) -> bool:
+    mechanism = b"PLAIN"
+    body = struct.pack(">h", len(mechanism)) + mechanism
+    # In either reply the error follows the correlation; 0 is none.
+    reply = _ask(connection, HANDSHAKE_KEY, HANDSHAKE_VERSION, body)
+    if struct.unpack_from(">h", reply, 4)[0] != 0:
+        return False
+    token = f"\0{login.user}\0{login.password}".encode()
+    body = struct.pack(">i", len(token)) + token
+    reply = _ask(connection, AUTHENTICATE_KEY, AUTHENTICATE_VERSION, body)
+    return bool(struct.unpack_from(">h", reply, 4)[0] == 0)
+
+
+def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
+    """Send a request without a client's id, and return what follows the size of its reply."""
+    request = struct.pack(">hhih", key, version, 1, -1) + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    size = struct.unpack(">i", _read(connection, 4))[0]
+    if not 0 < size <= REPLY_BYTES_MAX:
+        raise ConnectionResetError
+    return _read(connection, size)
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

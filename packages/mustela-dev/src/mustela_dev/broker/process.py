@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
+from mustela.clock import SystemClock
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.java import Java, find_java
 from mustela_dev.broker.child import Child, ProcessMark, launch
@@ -28,6 +29,7 @@ from mustela_dev.broker.record import (
     write_record,
 )
 from mustela_dev.broker.scratch import is_served, new_scratch
+from mustela_dev.broker.security import BrokerSecurity, find_security, make_security
 from mustela_dev.broker.settings import (
     LOG4J_TEXT,
     LOGS_DIRECTORY,
@@ -96,6 +98,7 @@ class BrokerOptions:
         fast_start: Compile quickly rather than well: good for tests, bad for measurements.
         tied: Whether the broker is killed when the thread that started it ends, and so when its
             program ends in any way. Otherwise it outlives the program.
+        secure: Whether clients need TLS and a login: those of `DevelopmentBroker.client_settings`.
         jars: Where its jars and its Java come from, and where messages go.
         start_timeout_s: Seconds that it may take to answer.
         stop_timeout_s: Seconds that it may take to stop before it is killed.
@@ -103,6 +106,7 @@ class BrokerOptions:
 
     fast_start: bool = False
     tied: bool = True
+    secure: bool = False
     jars: JarRequest = field(default_factory=JarRequest)
     start_timeout_s: float = 120.0
     stop_timeout_s: float = 30.0
@@ -202,6 +206,18 @@ class DevelopmentBroker:
             BrokerNotRunningError: If it was never started.
         """
         return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """The settings with which an application reaches it, the login of a secure one included.
+
+        Raises:
+            BrokerNotRunningError: If it was never started.
+        """
+        security = find_security(self.data_dir) if self._known_record().secure else None
+        properties = {} if security is None else security.client_properties()
+        named = {f"kafka.{name}": text for name, text in properties.items()}
+        return {"bootstrap.servers": self.bootstrap_servers, **named}
 
     @property
     def cluster_id(self) -> str:
@@ -344,12 +360,26 @@ class DevelopmentBroker:
             port = 0
         port = port or free_port()
         controller_port = free_port(besides=port)
-        changes = server_properties(port, controller_port, self._properties)
+        security = self._security(port)
+        secured = security.server_properties(port, controller_port) if security else {}
+        changes = server_properties(port, controller_port, {**secured, **self._properties})
         write_private(self.data_dir / "server.properties", properties_text(changes))
         cluster_id = _cluster_id(self.data_dir) or _new_cluster_id()
         if not _is_formatted(self.data_dir):
             self._format(java, path, cluster_id)
-        return BrokerRecord(cluster_id=cluster_id, port=port, controller_port=controller_port)
+        return BrokerRecord(
+            cluster_id=cluster_id,
+            port=port,
+            controller_port=controller_port,
+            secure=security is not None,
+        )
+
+    def _security(self, port: int) -> BrokerSecurity | None:
+        if not self._options.secure:
+            return None
+        security = make_security(self.data_dir, now_ms=SystemClock().now_ms())
+        security.write_client_files(port)
+        return security
 
     def _format(self, java: Java, path: str, cluster_id: str) -> None:
         options = jvm_options(heap_mb=self._heap_mb, fast_start=True)
@@ -398,10 +428,12 @@ class DevelopmentBroker:
 
     def _wait_until_it_answers(self, child: Child, record: BrokerRecord) -> None:
         limit_s = self._options.start_timeout_s
+        security = find_security(self.data_dir) if record.secure else None
+        login = None if security is None else security.login
         for _ in range(max(1, int(limit_s / POLL_S))):
             if not child.alive:
                 self._raise_did_not_start("it ended")
-            if answers(record.port, record.cluster_id):
+            if answers(record.port, record.cluster_id, login):
                 return
             time.sleep(POLL_S)
         self._raise_did_not_start(f"it did not answer on port {record.port} for {limit_s:g} s")

@@ -40,12 +40,14 @@ class BrokerRecord:
         port: The port for clients, kept from one start to the next.
         controller_port: The port of its controller.
         mark: Its process, if it was started and not stopped.
+        secure: Whether it was started with TLS and a login.
     """
 
     cluster_id: str
     port: int
     controller_port: int
     mark: ProcessMark | None = None
+    secure: bool = False
 
 
 def read_record(directory: Path) -> BrokerRecord | None:
@@ -60,6 +62,7 @@ def read_record(directory: Path) -> BrokerRecord | None:
             cluster_id=str(table["cluster_id"]),
             port=int(table["port"]),
             controller_port=int(table["controller_port"]),
+            secure=bool(table.get("secure", False)),
             mark=None
             if mark is None
             else ProcessMark(
@@ -78,6 +81,7 @@ def write_record(directory: Path, record: BrokerRecord) -> None:
         "cluster_id": record.cluster_id,
         "port": record.port,
         "controller_port": record.controller_port,
+        "secure": record.secure,
         "process": None
         if mark is None
         else {"pid": mark.pid, "started": mark.started, "boot": mark.boot},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,19 +29,31 @@ Port = Annotated[
 ]
 
 
-def start(*, data: Data = None, port: Port = None, heap_mb: int = 512, json: Json = False) -> int:
+def start(
+    *,
+    data: Data = None,
+    port: Port = None,
+    heap_mb: int = 512,
+    secure: bool = False,
+    json: Json = False,
+) -> int:
     """Start the broker and return when it answers; a running one is reported.
+
+    With --secure, clients need TLS and a login: an authority, a certificate for 127.0.0.1 and
+    localhost, and a user with a password are made, and written with the settings of an application
+    into the data directory, for you alone.
 
     Args:
         data: Its data directory.
         port: Its port.
         heap_mb: Its Java heap, in megabytes.
+        secure: Let in only who logs in, over TLS (SASL_SSL).
         json: Print JSON.
     """
     from mustela_dev.broker.daemon import start_broker
     from mustela_dev.broker.process import BrokerOptions
 
-    options = BrokerOptions(jars=jar_request())
+    options = BrokerOptions(jars=jar_request(), secure=secure)
     return _report(start_broker(data, port=port, heap_mb=heap_mb, options=options), json=json)
 
 
@@ -80,9 +93,20 @@ def _report(found: BrokerStatus, *, json: bool) -> int:
     else:
         rows = [(name.replace("_", " "), _shown(value)) for name, value in asdict(found).items()]
         print_table(["broker", ""], rows)
+        if found.running and found.client_env is not None:
+            _say_settings(found.client_env)
         if not found.running:
             say("start it: mustela broker start")
     return ExitCode.OK if found.answering else ExitCode.FAULT
+
+
+def _say_settings(file: Path) -> None:
+    """Say what an application needs; its password is in the file alone."""
+    say("an application, and each command of mustela, needs these settings:")
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name, _, text = line.partition("=")
+        say(f"  {name}={'******' if 'PASSWORD' in name else text}")
+    say(f"type: set -a; . {shlex.quote(str(file))}; set +a")
 
 
 def _shown(value: object) -> object:
