@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.client import ClientErrors, admin_client, unavailable
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import MustelaError
+from mustela_dev.broker.security import make_security
 
 # A client that gives up says why only when its time is over: a second or two each.
 waits = pytest.mark.slow
-Listen = Callable[[bool], str]
+Listen = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +41,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def listen(certificate: tuple[Path, Path]) -> Iterator[Listen]:
     """Make a listener, with TLS or without, that ends what it does not understand."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
     servers: list[socket.socket] = []
 
-    def answer(server: socket.socket, tls: bool) -> None:
+    def answer(server: socket.socket, tls: bool, files: tuple[Path, ...]) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = server.accept()
@@ -52,10 +54,10 @@ def listen(certificate: tuple[Path, Path]) -> Iterator[Listen]:
                     talk.recv(4096)
                     talk.close()
 
-    def start(tls: bool) -> str:
+    def start(tls: bool, files: tuple[Path, ...] = certificate) -> str:
         server = socket.create_server(("127.0.0.1", 0))
         servers.append(server)
-        threading.Thread(target=answer, args=(server, tls), daemon=True).start()
+        threading.Thread(target=answer, args=(server, tls, files), daemon=True).start()
         return f"127.0.0.1:{server.getsockname()[1]}"
 
     yield start
@@ -123,6 +125,19 @@ def test_a_certificate_of_another_host(listen: Listen, certificate: tuple[Path, 
     error = refusal(listen(True), security_protocol="ssl", ssl_ca_location=str(cert))
     assert error.code == "KAFKA_AUTHENTICATION"
     assert "verify failed" in error.evidence["kafka"]
+
+
+@waits
+def test_a_certificate_that_has_expired(listen: Listen, tmp_path: Path) -> None:
+    """Of the right host, and signed by who is known; a later one of the same is taken."""
+    codes: list[str] = []
+    for name, now_ms in (("old", 0), ("new", SystemClock().now_ms())):
+        made = make_security(tmp_path / name, now_ms=now_ms)
+        servers = listen(True, (made.directory / "server.pem",))
+        error = refusal(servers, security_protocol="ssl", ssl_ca_location=str(made.ca))
+        codes.append(error.code)
+        assert ("verify failed" in error.evidence["kafka"]) is (name == "old")
+    assert codes[0] == "KAFKA_AUTHENTICATION" != codes[1]
 
 
 @waits
