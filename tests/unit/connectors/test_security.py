@@ -43,9 +43,9 @@ def listen(certificate: tuple[Path, Path]) -> Iterator[Listen]:
     """Make a listener, with TLS or without, that ends what it does not understand."""
     servers: list[socket.socket] = []
 
-    def answer(server: socket.socket, tls: bool, files: tuple[Path] | tuple[Path, Path]) -> None:
+    def answer(server: socket.socket, tls: bool, files: tuple[Path, ...]) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*files)
+        context.load_cert_chain(files[0], files[-1])
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = server.accept()
@@ -54,7 +54,7 @@ def listen(certificate: tuple[Path, Path]) -> Iterator[Listen]:
                     talk.recv(4096)
                     talk.close()
 
-    def start(tls: bool, files: tuple[Path] | tuple[Path, Path] = certificate) -> str:
+    def start(tls: bool, files: tuple[Path, ...] = certificate) -> str:
         server = socket.create_server(("127.0.0.1", 0))
         servers.append(server)
         threading.Thread(target=answer, args=(server, tls, files), daemon=True).start()
