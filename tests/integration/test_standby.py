@@ -12,15 +12,14 @@ import pytest
 
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
-from mustela.clock import SystemClock
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app import App
 from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.events import AppState
-from mustela.runtime.kafka_lease import KafkaLeaseLog
-from mustela.runtime.lease import LeaseWatch
 from mustela.runtime.life import life as life_module
+from mustela.runtime.repairs.repair import Repair
+from mustela.runtime.start.opening import check_before_start
 from mustela_dev import DevelopmentBroker
 from tests.integration.no_engine import NoEngine
 from tests.patience import PATIENCE_S, SOON
@@ -74,18 +73,8 @@ def make(
 
 
 def await_living(app: App) -> None:
-    """Wait until an instance runs, and has said so."""
+    """Wait until an instance runs."""
     assert app.wait_until(AppState.RUNNING, SOON), app.error
-    await_lease(app)
-
-
-def await_lease(app: App) -> None:
-    """Wait until an instance has said that it lives."""
-    log, clock = KafkaLeaseLog(app.settings), SystemClock()
-    deadline = clock.monotonic() + PATIENCE_S
-    while LeaseWatch(log, clock).last() is None:
-        assert clock.monotonic() < deadline
-    log.close()
 
 
 def test_a_standby_waits_for_the_end_of_the_one_that_runs(
@@ -146,6 +135,88 @@ def test_a_paused_instance_notices_that_another_one_took_over(make: Callable[...
     assert second.state is AppState.RUNNING
 
 
+def test_no_command_changes_what_a_starting_instance_looks_at(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """It says that it lives before it looks at anything: its first second is not a hole."""
+    app, looks, may = make(), threading.Event(), threading.Event()
+
+    def check(*seen: Any) -> Any:
+        looks.set()
+        assert may.wait(PATIENCE_S)
+        return check_before_start(*seen)
+
+    monkeypatch.setattr(life_module, "check_before_start", check)
+    app.start()
+    assert looks.wait(PATIENCE_S)
+    for command in ("reset", "clean"):
+        assert main([command, name, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
+        assert "INSTANCE_ALIVE" in capsys.readouterr().err
+    may.set()
+    assert app.wait_until(AppState.RUNNING, SOON), app.error
+
+
+def test_what_is_deleted_beside_a_start_is_not_what_runs(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    admin: KafkaAdmin,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """An instance that starts between the question and the deletion is found by its lease."""
+    first, second = make(), make()
+    with first:
+        assert first.wait_until(AppState.RUNNING, SOON), first.error
+    take_over = Repair.take_over
+
+    def late(repair: Repair) -> None:
+        take_over(repair)
+        second.start()
+        assert second.wait_until(AppState.RUNNING, SOON), second.error
+
+    monkeypatch.setattr(Repair, "take_over", late)
+    assert main(["clean", name, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
+    assert "INSTANCE_ALIVE" in capsys.readouterr().err
+    assert admin.describe([f"{name}-epochs"])
+    assert second.state is AppState.RUNNING
+
+
+@pytest.mark.parametrize("later_ms", [0, 80])
+def test_clean_and_a_start_at_the_same_time_leave_one_of_the_two(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    admin: KafkaAdmin,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    later_ms: int,
+) -> None:
+    """Either nothing was deleted, or the application began anew, or it stopped with a name."""
+    first, second = make(), make()
+    with first:
+        assert first.wait_until(AppState.RUNNING, SOON), first.error
+    starts = threading.Timer(later_ms / 1000, second.start)
+    starts.start()
+    code = main(["clean", name, "--yes", "-b", broker.bootstrap_servers])
+    starts.join()
+    told = capsys.readouterr().err
+    if not second.wait_until(AppState.RUNNING, SOON):
+        assert code == ExitCode.OK
+        assert getattr(second.error, "code", None) == "TRANSACTION_ABORTED", second.error
+        return
+    assert admin.describe([f"{name}-epochs"])
+    assert second.coordinator is not None
+    if code == ExitCode.OK:
+        assert second.coordinator.state.incarnation == 1
+    else:
+        assert "INSTANCE_ALIVE" in told
+        assert second.coordinator.state.incarnation == 2
+
+
 class SlowEngine(NoEngine):
     """It starts when it is told to."""
 
@@ -169,7 +240,6 @@ def test_no_command_changes_what_a_starting_instance_begins_with(
     monkeypatch.setattr(life_module, "load_engine", lambda _engine: engine)
     app.start()
     assert engine.begun.wait(PATIENCE_S)
-    await_lease(app)
     assert main(["reset", name, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE
     assert "INSTANCE_ALIVE" in capsys.readouterr().err
     engine.may.set()

@@ -8,8 +8,9 @@ from cyclopts import Parameter
 
 from mustela.cli.asking import Application, Manner
 from mustela.cli.clients import open_admin
-from mustela.cli.repairing import go_ahead, open_repair, report, settings_of
-from mustela.cli.reset import NothingConfirmedError, delete_planned, planned_lines, reset_plan
+from mustela.cli.foreign import WithoutRecord, refuse_foreign
+from mustela.cli.repairing import report, settings_of
+from mustela.cli.reset import delete_all, planned_lines, reset_plan
 
 if TYPE_CHECKING:
     from mustela.cli.reset import ResetPlan
@@ -26,6 +27,7 @@ def clean(
     /,
     *,
     keep_dead_letters: Annotated[bool, Parameter(name="--keep-dead-letters", negative=())] = False,
+    without_record: WithoutRecord = False,
     manner: Manner = _PLAIN,
 ) -> int:
     """Remove all an application made: topics, dead letters, group, open transaction, local state.
@@ -36,6 +38,7 @@ def clean(
     Args:
         application: The application, or only its id.
         keep_dead_letters: Keep the topic of dead letters.
+        without_record: Do so even if no epoch of Mustela explains changelogs and group.
         manner: How it is done.
     """
     settings = settings_of(application, manner.bootstrap_servers)
@@ -44,16 +47,12 @@ def clean(
         if not (plan.topics or plan.state or plan.group):
             nothing = f"nothing to remove: {plan.application_id} left nothing"
             return report(manner, settings, (), nothing=nothing)
+        refuse_foreign(plan, settings, admin, without_record=without_record)
         told = [f"delete {line}" for line in planned_lines(plan)]
         if plan.topics:
             told.append(f"end an open transaction of {plan.application_id}")
-        if not go_ahead(manner, settings, told, done="deleted", error=NothingConfirmedError):
+        if not delete_all(plan, settings, admin, manner, told):
             return 0
-        if plan.topics:
-            with open_repair(settings) as repair:
-                repair.take_over()
-        admin.delete_group(plan.application_id)
-        delete_planned(plan, admin)
     return report(manner, settings, told)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from mustela.cli.console import say
 
 if TYPE_CHECKING:
+    from mustela.cli.asking import Manner
     from mustela.config.settings import Settings
-    from mustela.runtime.lease import LeaseWatch
+    from mustela.runtime.lease import Lease, LeaseWatch
 
-__all__ = ["refuse_while_alive", "watch_of"]
+__all__ = ["alone", "refuse_while_alive", "watch_of"]
 
 
 @contextmanager
@@ -35,8 +36,6 @@ def refuse_while_alive(settings: Settings) -> None:
     Raises:
         InstanceAliveError: If one does.
     """
-    from mustela.runtime.lease import InstanceAliveError
-
     name = settings.application_id
     with watch_of(settings) as watch:
         last = watch.last()
@@ -45,10 +44,41 @@ def refuse_while_alive(settings: Settings) -> None:
         say(f"{name}: listens up to {last.ttl_ms / 1000:.3g} s for the instance {last.told}")
         lease = watch.living()
     if lease is not None:
-        msg = f"{name} is running {lease.told}"
-        raise InstanceAliveError(
-            msg,
-            why="the offsets and state of a running instance must not be changed",
-            fix="stop it first; --force ends it with exit code 4",
-            fields={"host": lease.host, "pid": lease.pid},
-        )
+        _refuse(name, lease)
+
+
+@contextmanager
+def alone(settings: Settings, manner: Manner) -> Generator[Callable[[], None]]:
+    """Give what refuses to go on if an instance has started since; call it after its fencing.
+
+    An instance writes its lease before it looks at anything else. So one that has written none by
+    then has seen nothing of what is deleted next, and its claim would not find what it looked at.
+
+    Args:
+        settings: Name the application.
+        manner: How the change is made; with ``--force`` nothing is refused.
+
+    Raises:
+        InstanceAliveError: By what it gives, if one has.
+    """
+    with watch_of(settings) as watch:
+        watch.mark()
+
+        def refuse_newcomer() -> None:
+            lease = None if manner.force else watch.newcomer()
+            if lease is not None:
+                _refuse(settings.application_id, lease)
+
+        yield refuse_newcomer
+
+
+def _refuse(name: str, lease: Lease) -> NoReturn:
+    from mustela.runtime.lease import InstanceAliveError
+
+    msg = f"{name} is running {lease.told}"
+    raise InstanceAliveError(
+        msg,
+        why="the offsets and state of a running instance must not be changed",
+        fix="stop it first; --force ends it with exit code 4",
+        fields={"host": lease.host, "pid": lease.pid},
+    )

@@ -12,6 +12,8 @@ from cyclopts import Parameter
 from mustela.cli.asking import Application, Manner, NotConfirmedError
 from mustela.cli.clients import open_admin
 from mustela.cli.console import ExitCode, print_json
+from mustela.cli.foreign import WithoutRecord, refuse_foreign
+from mustela.cli.living import alone
 from mustela.cli.repairing import (
     BadOffsetsError,
     Goal,
@@ -42,7 +44,7 @@ __all__ = [
     "NothingConfirmedError",
     "NothingRecordedError",
     "ResetPlan",
-    "delete_planned",
+    "delete_all",
     "planned_lines",
     "reset",
     "reset_plan",
@@ -131,6 +133,7 @@ def reset(
     *,
     offsets: Literal["delete", "keep-record"] = "delete",
     start: Start = _ANYWHERE,
+    without_record: WithoutRecord = False,
     manner: Manner = _PLAIN,
 ) -> int:
     """Delete an application's state, changelogs, epochs topic and group; stop it first.
@@ -144,6 +147,7 @@ def reset(
         application: The application, or only its id.
         offsets: What to do with the group's offsets.
         start: Where to start.
+        without_record: Do so even if no epoch of Mustela explains changelogs and group.
         manner: How it is done.
     """
     settings = settings_of(application, manner.bootstrap_servers)
@@ -156,16 +160,15 @@ def reset(
                 print(f"the group {settings.application_id} is at its last epoch record again")
             return ExitCode.OK
         if (goal := start.goal()) is not None or start.to_offsets:
+            if not start.keep_state:
+                found = reset_plan(settings, admin)
+                refuse_foreign(found, settings, admin, without_record=without_record)
             return _begin_at(application, settings, admin, (goal, start), manner)
         plan = reset_plan(settings, admin)
+        refuse_foreign(plan, settings, admin, without_record=without_record)
         told = [f"delete {line}" for line in planned_lines(plan)]
-        if not _goes_on(settings, manner, told):
+        if not delete_all(plan, settings, admin, manner, told):
             return ExitCode.OK
-        if plan.topics:
-            with open_repair(settings) as repair:
-                repair.take_over()
-        admin.delete_group(plan.application_id)
-        delete_planned(plan, admin)
     if manner.json:
         print_json(plan._asdict())
     else:
@@ -187,7 +190,7 @@ def _begin_at(
     goal, start = where
     named = offsets_given(start.to_offsets or ())
     topics = [place.topic for place in named] or sources_of(application)
-    with open_repair(settings) as repair:
+    with open_repair(settings) as repair, alone(settings, manner) as refuse_newcomer:
         sight = repair.look(topics)
         if start.keep_state or ":" not in application:
             repair.recorded(sight)
@@ -207,8 +210,9 @@ def _begin_at(
         if start.keep_state:
             repair.change(sight, edit)
         else:
+            refuse_newcomer()
             admin.delete_group(settings.application_id)
-            delete_planned(plan, admin)
+            _delete_planned(plan, admin)
             repair.begin(sight, edit, key_groups=_key_groups(application, settings, sight))
     return report(manner, settings, told)
 
@@ -225,7 +229,39 @@ def _goes_on(settings: Settings, manner: Manner, told: Sequence[str]) -> bool:
     return go_ahead(manner, settings, told, done="deleted", error=NothingConfirmedError)
 
 
-def delete_planned(plan: ResetPlan, admin: KafkaAdmin) -> None:
+def delete_all(
+    plan: ResetPlan,
+    settings: Settings,
+    admin: KafkaAdmin,
+    manner: Manner,
+    told: Sequence[str],
+) -> bool:
+    """Ask, fence the application, and delete what a plan names; return whether that was done.
+
+    Args:
+        plan: What to delete.
+        settings: Of the application.
+        admin: Deletes topics and the group.
+        manner: How it is done.
+        told: What is to be done, a line each.
+
+    Raises:
+        InstanceAliveError: If an instance lives, or starts meanwhile, unless that is forced.
+        NotConfirmedError: If nobody says yes.
+    """
+    with alone(settings, manner) as refuse_newcomer:
+        if not _goes_on(settings, manner, told):
+            return False
+        if plan.topics:
+            with open_repair(settings) as repair:
+                repair.take_over()
+            refuse_newcomer()
+        admin.delete_group(plan.application_id)
+        _delete_planned(plan, admin)
+    return True
+
+
+def _delete_planned(plan: ResetPlan, admin: KafkaAdmin) -> None:
     """Delete what a plan names, but for the group."""
     admin.delete(plan.topics)
     for state in plan.state:

@@ -173,6 +173,7 @@ class LeaseKeeper:
         self._incarnation = incarnation
         self._interval = interval
         self._stop = threading.Event()
+        self._has_said = threading.Event()
         self._says_end = False
         self._thread = threading.Thread(target=self._run, name="mustela-lease", daemon=True)
         self.trouble: Exception | None = None
@@ -181,6 +182,15 @@ class LeaseKeeper:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def wait_until_said(self, is_stopped: Callable[[], bool]) -> None:
+        """Wait until the lease was written for the first time, or that has failed.
+
+        Args:
+            is_stopped: Whether to wait no longer.
+        """
+        while not self._has_said.wait(_PAUSE_S) and not is_stopped():
+            pass
 
     def stop(self, *, ended: bool) -> None:
         """Stop renewing, and report the end of the instance; do not wait long for a broker.
@@ -209,6 +219,7 @@ class LeaseKeeper:
     def _run(self) -> None:
         while True:
             self._say(ended=False)
+            self._has_said.set()
             if self._stop.wait(self._interval):
                 break
         if self._says_end and self.trouble is None:
@@ -247,6 +258,21 @@ class LeaseWatch:
         self._log = log
         self._clock = clock
         self._pause = pause or clock.sleep
+        self._marked: int | None = None
+
+    def mark(self) -> None:
+        """Remember the end of the topic, for `newcomer`."""
+        self._marked, _ = self._log.read(None)
+
+    def newcomer(self) -> Lease | None:
+        """Return the lease of an instance that has written one since `mark`, or None; at once."""
+        _, leases = self._log.read(self._marked)
+        return _newest(_open(leases))
+
+    def has_run(self) -> bool:
+        """Return whether one of the last leases is of an instance that had made its claim."""
+        _, leases = self._log.read(None)
+        return any(lease.incarnation for lease in leases)
 
     def last(self) -> Lease | None:
         """Return the last lease of an instance that has not reported its end, or None."""

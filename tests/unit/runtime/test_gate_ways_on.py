@@ -171,7 +171,7 @@ STOPS = [
         cause=without_record,
         ways={
             "choose another application_id": {"application_id": "other"},
-            "clear what is left with: mustela reset app": reset,
+            "clear what is left with: mustela reset app --without-record": reset,
         },
     ),
     Stop(

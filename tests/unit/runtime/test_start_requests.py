@@ -50,7 +50,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Count
         world = world_of(cluster, clock=ManualClock(60_000), sink=FakeSink())
         monkeypatch.setattr(life_module, "kafka_world", lambda *_: world)
         monkeypatch.setattr(life_module, "load_engine", lambda _name: NoEngine())
-        nobody = SimpleNamespace(start=bool, stop=lambda **_: None, untold=lambda: None)
+        nobody = SimpleNamespace(
+            start=bool, wait_until_said=bool, stop=lambda **_: None, untold=lambda: None
+        )
         monkeypatch.setattr(life_module, "keeper_of", lambda *_, **__: nobody)
         app = App("app", state_dir=str(tmp_path), bootstrap_servers="fake:1")
         app.add_listener(Until(cluster))

@@ -92,7 +92,8 @@ ANSWERS: Mapping[Kind, Answer] = {
         "{subject} holds state, but no epoch record says up to which epoch",
         why="the epochs topic was deleted, it lost its records, or another program, such as one of "
         "Kafka Streams, has this id",
-        fix="choose another application_id; or clear what is left with: mustela reset {app}",
+        fix="choose another application_id; or clear what is left with: mustela reset {app}"
+        " --without-record",
     ),
     Kind.GROUP_FOREIGN: _stops(
         errors.OffsetsMovedError,
@@ -100,7 +101,7 @@ ANSWERS: Mapping[Kind, Answer] = {
         why="the epochs topic was deleted, another program uses this group, or a tool set its "
         "offsets; only auto_offset_reset and the epoch record decide where to start",
         fix="choose another application_id; or start at the group's offsets with: mustela offsets"
-        " accept MODULE:APP; or delete the group with: mustela reset {app}",
+        " accept MODULE:APP; or delete the group with: mustela reset {app} --without-record",
     ),
     Kind.OFFSETS_MOVED: _stops(
         errors.OffsetsMovedError,

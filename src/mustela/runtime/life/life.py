@@ -21,8 +21,10 @@ from mustela.runtime.life.commit_watch import CommitWatch
 from mustela.runtime.life.lives import Lives, named
 from mustela.runtime.life.standing import Standing
 from mustela.runtime.logbook import Logbook
+from mustela.runtime.ports import World
 from mustela.runtime.standby import others_alive
 from mustela.runtime.start.opening import check_before_start
+from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin
 from mustela.runtime.time.epoch_timer import EpochTimer
@@ -93,15 +95,16 @@ class Life:
             if standing.stopping.is_set():
                 return
         engine = self.engine = load_engine(means.engine_name)
-        world = kafka_world(settings, means.clock)
-        try:
-            checked = check_before_start(settings, means.plan, world, standing.fan)
-        except BaseException:
-            world.cluster.close()
-            raise
-        # Before the engine starts, which takes a while: `mustela reset` checks for a live instance.
+        # Before anything is read or created: what `mustela reset` deletes after it has found no
+        # instance must not be what this one has seen.
         keeper = keeper_of(settings, means.clock, incarnation=self._incarnation)
         keeper.start()
+        try:
+            keeper.wait_until_said(standing.stopping.is_set)
+            checked = self._checked(world := kafka_world(settings, means.clock))
+        except BaseException:
+            keeper.stop(ended=True)
+            raise
         try:
             try:
                 options = EngineOptions.of(
@@ -124,6 +127,14 @@ class Life:
                 keeper.stop(ended=not self._is_fenced())
         finally:
             engine.stop()
+
+    def _checked(self, world: World) -> Recovery:
+        means = self._means
+        try:
+            return check_before_start(means.settings, means.plan, world, self._standing.fan)
+        except BaseException:
+            world.cluster.close()
+            raise
 
     def interrupt(self) -> None:
         """End the running job, and start no other; may be called from any thread."""
