@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from mustela.api.count_min import CountMin as CountMin
+from mustela.api.custom_stores import (
+    CustomStore as CustomStore,
+    query_method as query_method,
+)
+from mustela.api.intervals import Interval as Interval, Intervals as Intervals
+from mustela.api.leaderboard import Leaderboard as Leaderboard, Ranked as Ranked
 from mustela.api.options import (
     Materialized as Materialized,
 )
@@ -23,6 +30,7 @@ from mustela.state.kinds.key_value import (
     TimestampedKeyValueStore as TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders as TimestampedKeyValueStoreWithHeaders,
 )
+from mustela.state.kinds.row_map import OrderedRows as OrderedRows
 from mustela.state.kinds.session_store import (
     SessionStore as SessionStore,
     SessionStoreWithHeaders as SessionStoreWithHeaders,
@@ -39,6 +47,7 @@ from mustela.state.kinds.window_store import (
     TimestampedWindowStoreWithHeaders as TimestampedWindowStoreWithHeaders,
     WindowStore as WindowStore,
 )
+from mustela.state.ordered_value import ordered_bytes as ordered_bytes
 from mustela.state.transaction import (
     Refusal as Refusal,
     Transaction as Transaction,

@@ -37,6 +37,8 @@ MODULES = [
     *("mustela.dsl.distinct", "mustela.dsl.topology_builder"),
     *("mustela.api.processor", "mustela.api.context", "mustela.api.processor_wrapper"),
     *("mustela.api.timers", "mustela.api.value_transformer", "mustela.api.update"),
+    *("mustela.api.custom_stores", "mustela.api.leaderboard", "mustela.api.intervals"),
+    "mustela.api.count_min",
 ]
 
 

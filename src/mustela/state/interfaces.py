@@ -254,6 +254,8 @@ class StoreSpec:
             'list 1, segments of 60000 ms'
         """
         parts = [f"{self.kind} {self.format_version}"]
+        if self.traits.parameters:
+            parts.append(self.traits.parameters)
         if self.segment_ms is not None and "segment_ms" in self.traits.takes:
             parts.append(f"segments of {self.segment_ms} ms")
         if self.indexed:

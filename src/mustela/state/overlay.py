@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from mustela.state.interfaces import Changes, Rows, Snapshot
 from mustela.state.ordered import key_slice, merge_layers, prefix_slice
@@ -11,6 +13,9 @@ __all__ = ["Overlay", "StoreOverlay"]
 
 
 _UNKNOWN = object()
+
+_FEW = 16
+"""So many new keys are put in their places one by one; more are sorted."""
 
 
 class StoreOverlay:
@@ -39,7 +44,7 @@ class StoreOverlay:
         self.current: dict[bytes, bytes | None] = {}
         self._snapshot = snapshot
         self._before: dict[bytes, bytes | None] = {}
-        self._written: set[bytes] = set()
+        self._written: dict[bytes, None] = {}  # in the order of their first writes
         self._unlogged: set[bytes] = set()
         self._ordered: list[bytes] = []
 
@@ -71,7 +76,7 @@ class StoreOverlay:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of ``key``; None deletes."""
         self.current[key] = value
-        self._written.add(key)
+        self._written[key] = None
         if self._unlogged:
             self._unlogged.discard(key)
 
@@ -81,7 +86,7 @@ class StoreOverlay:
         """Set the values of many keys; the last value of a repeated key wins."""
         fresh = dict(rows)
         self.current.update(fresh)
-        self._written.update(fresh)
+        self._written.update(dict.fromkeys(fresh))
         if self._unlogged:
             self._unlogged.difference_update(fresh)
 
@@ -96,7 +101,7 @@ class StoreOverlay:
         has that form, and readers understand both.
         """
         self.current.update(rows)
-        self._written.update(rows)
+        self._written.update(dict.fromkeys(rows))
         self._unlogged.update(rows)
 
     def expire(self, keys: Iterable[bytes]) -> None:
@@ -153,9 +158,16 @@ class StoreOverlay:
         return above
 
     def _in_order(self) -> list[bytes]:
-        if len(self._ordered) != len(self._written):  # keys are only ever added
-            self._ordered = sorted(self._written)
-        return self._ordered
+        ordered, fresh = self._ordered, len(self._written) - len(self._ordered)
+        if fresh:  # keys are only ever added
+            new = islice(reversed(self._written), fresh)
+            if fresh <= _FEW:  # between writes and reads of one record
+                for key in new:
+                    insort(ordered, key)
+            else:
+                ordered.extend(new)
+                ordered.sort()
+        return ordered
 
     def prefix(self, prefix: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the keys that start with ``prefix``, as of now."""

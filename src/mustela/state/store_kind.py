@@ -68,6 +68,9 @@ class StoreKind:
         store: Creates what users see; None if only the step that owns a store can read it.
         plain: Creates what users see without timestamps, if that differs.
         headed: Creates what users see with headers; None if stores of the kind cannot keep headers.
+        reader: Creates what readers outside of the pipeline see, which cannot write; None if that
+            is what users see, over rows that can only be read.
+        parameters: What the rows depend on besides the kind, in words; part of the layout.
         rows: Makes, from the rows of a key group and the specification, the rows that steps see.
             What is kept beside those rows, such as an index, is written there: `RecordRows`.
         by_key: Whether each record key has one row, stored under the key's own bytes.
@@ -98,6 +101,8 @@ class StoreKind:
     store: Callable[[Any, Any], Any] | None = None
     plain: Callable[[Any, Any], Any] | None = None
     headed: Callable[[Any, Any], Any] | None = None
+    reader: Callable[[Any, Any], Any] | None = None
+    parameters: str = ""
     rows: Callable[[Any, Any], Any] = _as_they_are
     by_key: bool = False
     timed: bool = False
