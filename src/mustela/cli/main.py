@@ -128,6 +128,7 @@ def own_commands() -> App:
         deploy,
         dlq,
         doctor,
+        image,
         offsets,
         records,
         reset,
@@ -160,7 +161,7 @@ def own_commands() -> App:
     app.command(completion)
     app.command(deploy.new)
     app.command(deploy.k8s)
-    groups = (topics, offsets, state, dlq, settings)
+    groups = (image, topics, offsets, state, dlq, settings)
     for module in groups:
         app.command(module.group())
     return app
