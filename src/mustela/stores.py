@@ -21,6 +21,8 @@ from mustela.api.update import Updated as Updated
 from mustela.api.upgrades import (
     Upgrade as Upgrade,
 )
+from mustela.queries.shown import StoreInfo as StoreInfo
+from mustela.queries.snapshot import Snapshot as Snapshot
 from mustela.state.kinds.headers import (
     AggregationWithHeaders as AggregationWithHeaders,
     ValueTimestampHeaders as ValueTimestampHeaders,
@@ -29,6 +31,17 @@ from mustela.state.kinds.key_value import (
     KeyValueStore as KeyValueStore,
     TimestampedKeyValueStore as TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders as TimestampedKeyValueStoreWithHeaders,
+)
+from mustela.state.kinds.read_only import (
+    ReadOnlyKeyValueStore as ReadOnlyKeyValueStore,
+    ReadOnlySessionStore as ReadOnlySessionStore,
+    ReadOnlyVersionedStore as ReadOnlyVersionedStore,
+    ReadOnlyWindowStore as ReadOnlyWindowStore,
+)
+from mustela.state.kinds.reading import (
+    ReadOnlyCustomStore as ReadOnlyCustomStore,
+    ReadOnlyStore as ReadOnlyStore,
+    StoreIterator as StoreIterator,
 )
 from mustela.state.kinds.row_map import OrderedRows as OrderedRows
 from mustela.state.kinds.session_store import (

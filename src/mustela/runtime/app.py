@@ -8,7 +8,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mustela.api.option import Answering
 from mustela.clock import Clock, SystemClock
 from mustela.config.settings import Settings
 from mustela.dsl.builder import StreamsBuilder
@@ -16,6 +15,8 @@ from mustela.plan.bound import bind_serdes
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.queries.queries import Queries
+from mustela.queries.readable import Readable
 from mustela.runtime.app_errors import (
     AppStateError,
     NoTopologyError,
@@ -33,6 +34,7 @@ from mustela.runtime.life.hooked import Hooked
 from mustela.runtime.life.life import Life, Means
 from mustela.runtime.life.lives import Lives
 from mustela.runtime.logbook import Logbook
+from mustela.runtime.reading import Published
 from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, workers_of
@@ -52,7 +54,7 @@ __all__ = [
 Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
 
 
-class App(Hooked, Answering):
+class App(Hooked, Readable):
     """A stream processing application.
 
     Args:
@@ -104,6 +106,8 @@ class App(Hooked, Answering):
         self._lives = Lives(
             self._standing, self._hooks, self._uncaught, lambda: self.settings.restart
         )
+        self._published = Published(self._clock, lambda: self.state, lambda: self._queries.close())
+        self._queries = Queries(self._published, clock=self._clock)
         self._life: Life | None = None
         self._admin: Admin | None = None
         self._thread: threading.Thread | None = None
@@ -234,6 +238,11 @@ class App(Hooked, Answering):
             (('lines',), ('copies',))
         """
         return app_topics(self.settings, self.built_plan())
+
+    @property
+    def queries(self) -> Queries:
+        """What reads the stores; for tools that serve them."""
+        return self._queries
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -485,6 +494,7 @@ class App(Hooked, Answering):
             board=self._board,
             logbook=self._logbook,
             admin=self._admin,
+            published=self._published,
         )
         self._logbook.begin()
 

@@ -31,6 +31,7 @@ from mustela.runtime.hunt import Hunt
 from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
+from mustela.runtime.reading import Published
 from mustela.runtime.start.opening import Opening, row_handler
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
@@ -53,6 +54,7 @@ class Coordinator:
         checked: The result of `check_before_start`, if it was called.
         board: Receives the state of the loop; by default not read by anyone.
         uncaught: Decides what to do about an error that is not retried.
+        published: Receives each committed state, for readers of stores.
 
     Attributes:
         run: The state shared by the parts of the loop.
@@ -70,9 +72,11 @@ class Coordinator:
         checked: Recovery | None = None,
         board: StatusBoard | None = None,
         uncaught: Uncaught = shuts_down,
+        published: Published | None = None,
     ) -> None:
         board = board or StatusBoard(clock)
         lanes = settings.lanes or engine.cores
+        self._published = published
         self._world = world = world or kafka_world(settings, clock)
         opening = Opening(
             settings, plan, engine, world=world, listener=listener, lanes=lanes, checked=checked
@@ -140,6 +144,9 @@ class Coordinator:
         )
         run.tell_board()
         run.due = DueTimes(run.plan, run.settings.key_groups, known=not self.state.has_lane_state)
+        if (published := self._published) is not None:
+            run.on_committed = lambda state: published.publish(state, run.engine)
+            run.on_committed(run.state)
 
     def _refuse_if_deposed(self, error: EnvironmentFault) -> None:
         for topic in self.run.plan.topics[:1]:
@@ -222,6 +229,8 @@ class Coordinator:
         """
         run, fenced = self.run, self.barrier.phase is Phase.FENCED
         self._chooser.close()
+        if self._published is not None:
+            self._published.end()
         try:
             if not fenced:
                 run.opening.settle(run.state)

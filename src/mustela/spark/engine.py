@@ -42,6 +42,7 @@ from mustela.spark.hosts import check_hosts
 from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.jvm_log import is_relayed
+from mustela.spark.process import state_readers
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -57,7 +58,8 @@ from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
-from mustela.state.interfaces import Token
+from mustela.state.interfaces import Committed, Snapshot, Token
+from mustela.state.lmdb_reader import LmdbReaders
 
 __all__ = ["SparkEngine"]
 
@@ -85,6 +87,7 @@ class SparkEngine:
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
+        self._readers: LmdbReaders | None = None
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | None = None
         self._small: SmallEpochs | None = None
@@ -132,6 +135,17 @@ class SparkEngine:
         """Whether workers run on the driver's host."""
         return str(self._context.master).startswith("local")
 
+    @property
+    def state_is_here(self) -> bool:
+        """Whether the state of all key groups is on this host."""
+        return self._shares_disk
+
+    def open_state(self, stage: int, group: int, committed: Committed) -> Snapshot:
+        """Open a view of the state of a key group; may be called from any thread."""
+        assert self._program is not None
+        assert self._readers is not None
+        return self._readers.snapshot(self._program.environment(stage, group), committed)
+
     def check(self, plan: Plan) -> None:
         """See whether the plan can be sent to the workers, and its state be kept where they are.
 
@@ -155,6 +169,8 @@ class SparkEngine:
         with self._told_as_ours():
             self._shipment = self._context.broadcast(shipment)
         self._program = program
+        if self._readers is None:
+            self._readers = state_readers(program)
         self._arrivals = Arrivals(program)
         self._small = SmallEpochs(program)
         if self._watch is not None:
@@ -363,6 +379,8 @@ class SparkEngine:
         """Stop Spark if it was started here."""
         if self._watch is not None:
             self._watch.close()
+        if self._readers is not None:
+            self._readers.close()
         if self._program is not None:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:

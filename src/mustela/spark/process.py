@@ -36,6 +36,7 @@ from mustela.state.directories import environment_path, make_private
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
+from mustela.state.lmdb_reader import LmdbReaders
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
 
@@ -175,14 +176,8 @@ class Process:
     def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
         """Return the open environment of any specification."""
         if self._registry is None:
-            saved = self.program.saved_dir
-            options = LmdbOptions(
-                map_bytes=self.program.map_size, saved_in=Path(saved) if saved else None
-            )
-            # Without the boot's name only this run knows that no other boot was in between.
-            boot = boot_id() or f"run {self.program.identity}"
-            root = Path(self.program.state_dir)
-            self._registry = EnvironmentRegistry(root, options=options, boot=boot)
+            root, options = Path(self.program.state_dir), _lmdb_options(self.program)
+            self._registry = EnvironmentRegistry(root, options=options, boot=_boot(self.program))
         return self._registry.get(spec)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
@@ -216,6 +211,22 @@ class Process:
             self._row_checks.close()
         if self._admin is not None:
             self._admin.close()
+
+
+def state_readers(program: Program) -> LmdbReaders:
+    """Return what reads a program's state on this host, in a process that does not write it."""
+    root, options = Path(program.state_dir), _lmdb_options(program)
+    return LmdbReaders(root, options=options, boot=_boot(program))
+
+
+def _lmdb_options(program: Program) -> LmdbOptions:
+    saved = program.saved_dir
+    return LmdbOptions(map_bytes=program.map_size, saved_in=Path(saved) if saved else None)
+
+
+def _boot(program: Program) -> str:
+    # Without the boot's name only this run knows that no other boot was in between.
+    return boot_id() or f"run {program.identity}"
 
 
 _CURRENT: list[Process] = []

@@ -14,7 +14,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["KINDS", "ChangeAt", "StoreKind", "kind_named"]
+__all__ = ["KINDS", "ChangeAt", "Queried", "StoreKind", "kind_named"]
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -51,6 +51,23 @@ class ChangeAt:
     apply: Callable[..., Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queried:
+    """How stores of a kind are read from outside of the topology.
+
+    Attributes:
+        handle: Creates the read-only handle from a `Reading`; see ``kinds/reading.py``.
+        store: Creates, from rows and specification, the store whose methods the handle calls.
+        timed: Creates the one that shows timestamps, if the kind has such a one.
+        headed: Creates the one that shows headers, if the kind has such a one.
+    """
+
+    handle: Callable[[Any], Any]
+    store: Callable[[Any, Any], Any]
+    timed: Callable[[Any, Any], Any] | None = None
+    headed: Callable[[Any, Any], Any] | None = None
+
+
 def _as_they_are(rows: Any, _spec: Any) -> Any:
     return rows
 
@@ -84,6 +101,7 @@ class StoreKind:
             a function that changes a value's bytes; None if rows cannot be rewritten.
         change_at: How an operation from another lane changes a value that ``at=`` names; None if
             the key alone identifies it, or no operation can change it.
+        queried: How stores of the kind are read from outside of the topology; None if they are not.
         getter: The name in the test driver's method, ``get_<getter>_store``; empty if it has none.
 
     Example:
@@ -113,6 +131,7 @@ class StoreKind:
     needs: str | None = None
     values: Callable[[Any, bytes, bytes, Callable[[bytes], bytes]], bytes] | None = None
     change_at: ChangeAt | None = None
+    queried: Queried | None = None
     getter: str = ""
 
 

@@ -19,6 +19,7 @@ from mustela.plan.bound import SerdeBinder
 from mustela.plan.watermark import watermark_after
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
+from mustela.queries.queries import Queries
 from mustela.runtime.time.watermark import (
     Look,
     PartitionTime,
@@ -33,6 +34,7 @@ from mustela.testing.calls import DriverCalls, HoldsCalls
 from mustela.testing.cluster import BrokerRow, JobResult, MemoryCluster
 from mustela.testing.faults import TestDriverError
 from mustela.testing.job import run_job
+from mustela.testing.reading import DriverSource
 from mustela.testing.store_access import StoreAccess
 from mustela.testing.stores import DriverStores
 from mustela.testing.subject import read_subject
@@ -160,7 +162,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
         self._until: int | None = None
         self._at_least = -1
         self._triggered: tuple[str, ...] = ()
-        self._closed = False
+        self._closed, self._queries = False, self._made_queries()
         self._both: BothGroups | None = None
         if tap is not None:
             self._both = self._second(tap)
@@ -456,6 +458,7 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
     def close(self) -> None:
         """Close the driver; closing it twice is allowed."""
         self._closed = True
+        self._queries.close()
         self._calls.close()
         if self._both is not None:
             self._both.driver.close()
@@ -479,6 +482,12 @@ class TopologyTestDriver(StoreAccess, HoldsCalls):
     def _stores(self) -> DriverStores:
         self._check_open()
         return DriverStores(self._cluster, self._commit)
+
+    def _made_queries(self) -> Queries:
+        return Queries(DriverSource(self._cluster, self._check_open))
+
+    def _reader(self) -> Queries:
+        return self._queries
 
     def _pipe(self, rows: Sequence[BrokerRow]) -> None:
         self._check_open()

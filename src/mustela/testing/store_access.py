@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mustela.api.option import Answering
+from mustela.queries.queries import Queries
+from mustela.queries.readable import Readable
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -23,11 +24,19 @@ from mustela.testing.stores import DriverStores
 __all__ = ["StoreAccess"]
 
 
-class StoreAccess(Answering):
+class StoreAccess(Readable):
     """The part of the test driver that opens stores; each call returns committed state."""
 
     def _stores(self) -> DriverStores:
         raise NotImplementedError
+
+    def _reader(self) -> Queries:
+        raise NotImplementedError
+
+    @property
+    def queries(self) -> Queries:
+        """What reads the stores; for tools that serve them."""
+        return self._reader()
 
     def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any]:
         """Return a key-value store of the topology, without timestamps.

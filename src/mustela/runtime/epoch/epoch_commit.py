@@ -89,6 +89,7 @@ class EpochCommit:
             run.outcome.refuse_if_replaced(error, run.barrier)
             raise
         run.state = after[0]
+        run.on_committed(run.state)
         self._view.committed()
         run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         run.failures, run.is_suspect = 0, False

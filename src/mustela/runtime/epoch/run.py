@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,10 @@ def shuts_down(_error: BaseException, /, *, may_skip: bool = False) -> UncaughtA
     return UncaughtAnswer.SHUTDOWN
 
 
+def _tells_nobody(_state: CommittedState) -> None:
+    """Tell nobody."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """One life of an application, from its claim to its end.
@@ -71,6 +75,7 @@ class Run:
         whole: Indexes of topics whose ranges are not split among tasks.
         failures: Number of epochs that failed since the last commit.
         is_suspect: Whether local state must be checked before it is used.
+        on_committed: Called with each newly committed state.
         look: What was known when the last epoch was chosen, or found unnecessary.
     """
 
@@ -93,6 +98,7 @@ class Run:
     whole: frozenset[int] = frozenset()
     failures: int = 0
     is_suspect: bool = False
+    on_committed: Callable[[CommittedState], None] = _tells_nobody
     look: Look | None = None
 
     @property

@@ -22,6 +22,7 @@ from mustela.runtime.life.lives import Lives, named
 from mustela.runtime.life.standing import Standing
 from mustela.runtime.logbook import Logbook
 from mustela.runtime.ports import World
+from mustela.runtime.reading import Published
 from mustela.runtime.standby import others_alive
 from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.start.recovery import Recovery
@@ -49,6 +50,7 @@ class Means:
         board: Receives the state of the loop.
         logbook: Writes events to the log.
         admin: The admin server, if there is one.
+        published: Receives each committed state, for readers of stores.
     """
 
     settings: Settings
@@ -60,6 +62,7 @@ class Means:
     board: StatusBoard
     logbook: Logbook
     admin: Admin | None
+    published: Published
 
 
 class Life:
@@ -121,6 +124,7 @@ class Life:
                     checked=checked,
                     board=means.board,
                     uncaught=self._lives.answer,
+                    published=means.published,
                 )
                 self._run(self.coordinator, keeper)
             finally:

@@ -15,6 +15,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers, without_headers
 from mustela.state.kinds.layout import KEY_ROW
 from mustela.state.kinds.lru import LruView
+from mustela.state.kinds.read_only import ReadOnlyKeyValueStore
 from mustela.state.kinds.timed import (
     NO_TIMESTAMP,
     TIMED_BYTES,
@@ -28,7 +29,7 @@ from mustela.state.kinds.timed import (
 from mustela.state.kinds.ttl import TtlView
 from mustela.state.kinds.typed import TypedStore
 from mustela.state.kinds.views import StoreView
-from mustela.state.store_kind import StoreKind
+from mustela.state.store_kind import Queried, StoreKind
 
 __all__ = [
     "KEY_VALUE",
@@ -496,6 +497,7 @@ KEY_VALUE: Final = StoreKind(
     by_key=True,
     takes=_TAKES,
     values=_with_value,
+    queried=Queried(handle=ReadOnlyKeyValueStore, store=KeyValueStore),
     getter="key_value",
 )
 
@@ -508,5 +510,11 @@ TIMESTAMPED_KEY_VALUE: Final = StoreKind(
     timed=True,
     takes=_TAKES,
     values=_with_value,
+    queried=Queried(
+        handle=ReadOnlyKeyValueStore,
+        store=KeyValueStore,
+        timed=TimestampedKeyValueStore,
+        headed=TimestampedKeyValueStoreWithHeaders,
+    ),
     getter="timestamped_key_value",
 )

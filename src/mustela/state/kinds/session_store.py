@@ -16,11 +16,12 @@ from mustela.state.kinds.headers import (
 )
 from mustela.state.kinds.layout import KEY_ROW, TIME_BYTES, RowView
 from mustela.state.kinds.packed import pack_rows
+from mustela.state.kinds.read_only import ReadOnlySessionStore
 from mustela.state.kinds.session import Session, SessionRows, unpack_sessions
 from mustela.state.kinds.timed import NO_TIMESTAMP, no_headers
 from mustela.state.kinds.typed import Moment, TypedStore, to_ms
 from mustela.state.kinds.views import GroupedView, merged
-from mustela.state.store_kind import ChangeAt, StoreKind
+from mustela.state.store_kind import ChangeAt, Queried, StoreKind
 
 __all__ = ["SESSION", "SessionStore", "SessionStoreWithHeaders"]
 
@@ -402,5 +403,8 @@ SESSION: Final = StoreKind(
     prefix=TIME_BYTES,
     values=_with_values,
     change_at=ChangeAt(moments=2, words="a session: at=(start, end)", apply=_change),
+    queried=Queried(
+        handle=ReadOnlySessionStore, store=SessionStore, headed=SessionStoreWithHeaders
+    ),
     getter="session",
 )

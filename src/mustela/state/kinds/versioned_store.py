@@ -9,12 +9,13 @@ from mustela.model import HeadersLike
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import KEY_ROW, is_by_time
 from mustela.state.kinds.packed import pack_rows
+from mustela.state.kinds.read_only import ReadOnlyVersionedStore
 from mustela.state.kinds.timed import NO_TIMESTAMP
 from mustela.state.kinds.typed import Moment, TypedStore, to_ms
 from mustela.state.kinds.versioned import Version, VersionedRows, split_latest, unpack_versions
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.ordered import prefix_end
-from mustela.state.store_kind import ChangeAt, StoreKind
+from mustela.state.store_kind import ChangeAt, Queried, StoreKind
 
 __all__ = ["VERSIONED", "VersionedKeyValueStore", "VersionedRecord"]
 
@@ -246,5 +247,6 @@ VERSIONED: Final = StoreKind(
     needs="history_retention_ms",
     values=_with_values,
     change_at=ChangeAt(moments=0, words="a moment: at=timestamp", apply=_change),
+    queried=Queried(handle=ReadOnlyVersionedStore, store=VersionedKeyValueStore),
     getter="versioned_key_value",
 )

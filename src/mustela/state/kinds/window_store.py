@@ -11,6 +11,7 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers
 from mustela.state.kinds.layout import TIME_BYTES, RowView, is_by_time, unpack_time
 from mustela.state.kinds.packed import append_packed, unpacker
+from mustela.state.kinds.read_only import ReadOnlyWindowStore
 from mustela.state.kinds.timed import (
     NO_TIMESTAMP,
     ValueAndTimestamp,
@@ -23,7 +24,7 @@ from mustela.state.kinds.timed import (
 from mustela.state.kinds.typed import Moment, TypedStore, to_ms
 from mustela.state.kinds.views import GroupedView, merged
 from mustela.state.kinds.window import SHOWN_FROM, WindowRows
-from mustela.state.store_kind import ChangeAt, StoreKind
+from mustela.state.store_kind import ChangeAt, Queried, StoreKind
 
 __all__ = ["WINDOW", "TimestampedWindowStore", "TimestampedWindowStoreWithHeaders", "WindowStore"]
 
@@ -537,6 +538,12 @@ WINDOW: Final = StoreKind(
     takes=frozenset({"duplicates", "indexed"}),
     values=_with_value,
     change_at=ChangeAt(moments=1, words="a window: at=start", apply=_change),
+    queried=Queried(
+        handle=ReadOnlyWindowStore,
+        store=WindowStore,
+        timed=TimestampedWindowStore,
+        headed=TimestampedWindowStoreWithHeaders,
+    ),
     getter="window",
 )
 

@@ -1,0 +1,86 @@
+"""The port of queries: where committed state comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mustela.model import TopicPartition
+from mustela.state.interfaces import Snapshot, StoreSpec
+
+__all__ = ["Edition", "StateSource", "StorePlace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlace:
+    """Where a store is.
+
+    Attributes:
+        spec: Name, kind and serdes.
+        stage: The stage that holds it; -1 and below for copies of global tables.
+        groups: Its number of key groups.
+        wanders: Whether a row may be in another key group than that of its key, because a processor
+            may write any key.
+    """
+
+    spec: StoreSpec
+    stage: int
+    groups: int
+    wanders: bool = True
+
+
+class Edition(Protocol):
+    """What is committed as of one epoch; it does not change."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch; 0 before the first."""
+        ...
+
+    @property
+    def watermark(self) -> int | None:
+        """Event time as of the epoch, in milliseconds; None if there is none yet."""
+        ...
+
+    @property
+    def stores(self) -> Mapping[str, StorePlace]:
+        """All stores by name."""
+        ...
+
+    def mark(self, stage: int, group: int) -> object:
+        """Return what identifies the state of a key group; equal marks mean equal state."""
+        ...
+
+    def open(self, stage: int, group: int) -> Snapshot:
+        """Open a view of the state of a key group.
+
+        Raises:
+            StateNotReadyError: If this state is not there, or is no longer.
+        """
+        ...
+
+    def has_read(self, sent: Mapping[TopicPartition, int]) -> bool:
+        """Return whether the records at these offsets, and all before them, are in this state."""
+        ...
+
+
+class StateSource(Protocol):
+    """Gives out editions."""
+
+    def newest(self) -> Edition:
+        """Return the newest edition; cheap, and safe to call from any thread.
+
+        Raises:
+            StateUnavailableError: If there is none now.
+            StateElsewhereError: If this process cannot read it.
+        """
+        ...
+
+    def wait(self, holds: Callable[[Edition], bool], seconds: float) -> bool:
+        """Wait until the newest edition meets a condition; return False if the time is up first.
+
+        Raises:
+            StateUnavailableError: If no further edition will come.
+        """
+        ...

@@ -1,0 +1,238 @@
+"""Reading the environments of other processes, without writing anything or taking their locks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lmdb
+
+from mustela.state.codec import BLOB_CHECK_BYTES, Layer, decode_meta, decode_pending, token_key
+from mustela.state.directories import environment_path
+from mustela.state.faults import StateNotReadyError
+from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Snapshot, Token
+from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, damaged, reported
+from mustela.state.lmdb_snapshot import LmdbSnapshot
+from mustela.state.memory import MemoryEnvironment
+from mustela.state.protocol import Standing, compare, not_ready
+
+__all__ = ["LmdbReaders"]
+
+_META_KEY = b"meta"
+
+
+@dataclass(slots=True)
+class _Files:
+    """The open files of one environment, and how many views need them."""
+
+    handle: OpenEnvironment
+    views: int = 0
+    is_old: bool = False
+    decoded: dict[Token, tuple[bytes, Layer]] = field(
+        default_factory=dict[Token, tuple[bytes, Layer]]
+    )
+
+
+class LmdbReaders:
+    """Opens views of environments that other processes write.
+
+    A view is one of LMDB's read transactions: writers do not wait for it, and it does not wait for
+    them. Files are opened for reading only, and never created, so that the write lock is not
+    needed. A process that does not write state has one of these for a state directory, because LMDB
+    must not open a file twice in a process.
+
+    Args:
+        state_dir: The directory of state.
+        options: How LMDB is used.
+        boot: The id of the machine's boot, as the writers know it.
+        open_max: How many environments are kept open; of more, those that no view needs are closed,
+            oldest first.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        boot: str,
+        options: LmdbOptions | None = None,
+        open_max: int = 1_024,
+    ) -> None:
+        self._state_dir = state_dir
+        self._boot = boot
+        self._options = options or LmdbOptions()
+        self._open_max = open_max
+        self._lock = threading.RLock()
+        self._open: dict[Path, _Files] = {}
+        self._inherited: list[dict[Path, _Files]] = []
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def snapshot(self, spec: EnvironmentSpec, committed: Committed) -> Snapshot:
+        """Open a view of the committed state of one environment.
+
+        Raises:
+            StateNotReadyError: If the environment does not hold that state, for example because it
+                is being restored or has moved on.
+            StateDamagedError: If it cannot be read.
+        """
+        path = environment_path(self._state_dir, spec)
+        files = self._take(path, spec, committed)
+        if files is None:
+            return MemoryEnvironment(spec).snapshot(committed)  # nothing was ever written
+        try:
+            with reported(path):
+                txn = files.handle.env.begin()
+                try:
+                    layer = self._layer(txn, files, spec, committed, path)
+                except BaseException:
+                    txn.abort()
+                    raise
+        except BaseException:
+            self._give_back(files)
+            raise
+        return LmdbSnapshot(
+            txn, files.handle, layer, path, spec, lambda _view: self._give_back(files)
+        )
+
+    def close(self) -> None:
+        """Close all files; those that a view still needs are closed with it."""
+        with self._lock:
+            self._is_closed = True
+            known, self._open = self._mine(), {}
+            for files in known.values():
+                _retire(files)
+
+    def _take(self, path: Path, spec: EnvironmentSpec, committed: Committed) -> _Files | None:
+        """Return the open files with one view more; None if there are none, and need not be."""
+        with self._lock:
+            if self._is_closed:
+                msg = "the state is no longer read by this process"
+                raise StateNotReadyError(msg, fields={"path": str(path)})
+            known = self._mine()
+            found = known.pop(path, None)
+            try:
+                inode = (path / DATA_FILE).stat().st_ino
+            except FileNotFoundError:
+                inode = -1
+            if found is not None and found.handle.inode != inode:
+                _retire(found)  # another process has replaced or deleted the files
+                found = None
+            if inode < 0:
+                if committed.token is None:
+                    return None
+                raise not_ready(Condition.EMPTY, committed, str(path))
+            if found is None:
+                self._make_room(known)
+                found = self._opened(path, spec, committed)
+                if found is None:
+                    return None
+            known[path] = found
+            found.views += 1
+            return found
+
+    def _opened(self, path: Path, spec: EnvironmentSpec, committed: Committed) -> _Files | None:
+        with reported(path):
+            handle = _open(path, spec, self._options)
+        if handle is not None:
+            return _Files(handle)
+        if committed.token is None:
+            return None
+        raise not_ready(Condition.EMPTY, committed, str(path))
+
+    def _give_back(self, files: _Files) -> None:
+        with self._lock:
+            files.views -= 1
+            if files.is_old and not files.views and files.handle.pid == os.getpid():
+                files.handle.env.close()
+
+    def _mine(self) -> dict[Path, _Files]:
+        """Return the files that this process opened.
+
+        A forked child must not close inherited files: its parent's views would end with them.
+        """
+        if self._pid != os.getpid():
+            self._inherited.append(self._open)
+            self._open = {}
+            self._pid = os.getpid()
+        return self._open
+
+    def _make_room(self, known: dict[Path, _Files]) -> None:
+        for path in list(known):
+            if len(known) < self._open_max:
+                return
+            if not known[path].views:
+                _retire(known.pop(path))
+
+    def _layer(
+        self,
+        txn: lmdb.Transaction[bytes],
+        files: _Files,
+        spec: EnvironmentSpec,
+        committed: Committed,
+        path: Path,
+    ) -> Layer:
+        """Return what lies above the base; raise if the committed state is not here."""
+        handle, token = files.handle, committed.token
+        blob = txn.get(_META_KEY, None, handle.meta)
+        meta = None if blob is None else decode_meta(blob)
+        if blob is not None and meta is None:
+            raise damaged(path, "its description cannot be read")
+        refused = None if meta is None else meta.judged(spec, self._boot)
+        pending = None if token is None else txn.get(token_key(token), None, handle.pending)
+        standing = Standing() if meta is None else meta.standing
+        condition = refused or compare(
+            standing, committed, has_pending=pending is not None, spec=spec
+        )
+        if not condition.ready:
+            raise not_ready(condition, committed, str(path))
+        if condition is not Condition.FOLDABLE or token is None or pending is None:
+            return {}
+        check = pending[:BLOB_CHECK_BYTES]
+        known = files.decoded.get(token)
+        if known is not None and known[0] == check:
+            return known[1]
+        layer = decode_pending(pending)
+        if layer is None:
+            raise damaged(path, "a pending fails its check", token=token)
+        files.decoded = {token: (check, layer)}
+        return layer
+
+
+def _retire(files: _Files) -> None:
+    files.is_old = True
+    if not files.views:
+        files.handle.env.close()
+
+
+def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnvironment | None:
+    """Open files for reading; return None if nothing was written to them yet."""
+    if not (path / DATA_FILE).stat().st_size:
+        return None
+    env = lmdb.open(
+        str(path),
+        map_size=options.map_bytes,
+        readonly=True,
+        create=False,
+        readahead=False,
+        max_readers=options.readers_max,
+        max_dbs=2 * len(spec.stores) + 2,
+    )
+    try:
+        if not env.stat()["entries"]:
+            env.close()
+            return None
+        stores = [(store.name, store.name.encode()) for store in spec.stores]
+        return OpenEnvironment(
+            env=env,
+            meta=env.open_db(b"meta", create=False),
+            pending=env.open_db(b"pending", create=False),
+            stores={name: env.open_db(b"store:" + data, create=False) for name, data in stores},
+            odd={name: env.open_db(b"odd:" + data, create=False) for name, data in stores},
+            inode=(path / DATA_FILE).stat().st_ino,
+            pid=os.getpid(),
+        )
+    except BaseException:
+        env.close()
+        raise
