@@ -116,7 +116,7 @@ def test_stores_are_read_while_the_application_runs_only(world: World) -> None:
         app.store("balances")
     with app:
         world.send(source, [("m", "a b 3")])
-        assert app.wait_for_state(AppState.RUNNING, SOON)  # as the error says
+        assert app.wait_until(AppState.RUNNING, SOON)  # as the error says
         assert app.store("balances").get("nobody") is None
         assert app.wait_until_caught_up(SOON)
         balances: Any = app.store("balances")

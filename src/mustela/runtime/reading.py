@@ -102,7 +102,7 @@ class Published:
         msg = f"the stores cannot be read while the application is {state}"
         raise StateUnavailableError(
             msg,
-            fix="start it, and wait: app.wait_for_state(AppState.RUNNING)",
+            fix="start it, and wait: app.wait_until(AppState.RUNNING)",
             fields={"state": state},
         )
 
