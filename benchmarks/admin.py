@@ -175,7 +175,7 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
         _Side(peer=name, guarantee="eos", shown=shown)
         for name, shown in (("without", False), ("with", True))
     ]
-    load = LoadPlan(rate=given.rate, warm_up_s=5, measure_s=given.seconds, idle_s=1)
+    load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
     turns: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
     with _bench(load) as bench:
         topic, oracle = workload.input_topic(given.records), workload.oracle()
@@ -246,9 +246,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=list(WORKLOADS), default="word_count")
     parser.add_argument("--turns", type=int, default=5, help="of each; one more does not count")
-    parser.add_argument("--records", type=int, default=1_000_000, help="at saturation")
+    parser.add_argument("--records", type=int, default=5_000_000, help="at saturation")
     parser.add_argument("--rate", type=int, default=100_000, help="records a second")
     parser.add_argument("--seconds", type=int, default=40, help="measured at that rate")
+    parser.add_argument("--warm-up", type=int, default=15, help="seconds before it counts")
     parser.add_argument("--out", type=Path, default=_RESULTS)
     given = parser.parse_args()
     found = compare(given)
