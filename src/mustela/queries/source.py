@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mustela.model import TopicPartition
+from mustela.plan.plan import Plan
 from mustela.state.interfaces import Snapshot, StoreSpec
+from mustela.topology.processor import ProcessorNode
 
-__all__ = ["Edition", "StateSource", "StorePlace"]
+__all__ = ["Edition", "StateSource", "StorePlace", "places_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,27 @@ class StorePlace:
     stage: int
     groups: int
     wanders: bool = True
+
+
+def places_in(plan: Plan, key_groups: int) -> dict[str, StorePlace]:
+    """Return where the stores of a plan are, without copies of global tables.
+
+    Example:
+        >>> from mustela import StreamsBuilder
+        >>> from mustela.planner.planner import plan
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=str, value=str).group_by_key()
+        >>> counts = words.count(store="counts")
+        >>> places_in(plan(builder.build()), 4)["counts"].wanders
+        False
+    """
+    free = {
+        spec.name for node in plan.nodes if isinstance(node, ProcessorNode) for spec in node.stores
+    }
+    return {
+        name: StorePlace(spec=spec, stage=stage, groups=key_groups, wanders=name in free)
+        for name, (stage, spec) in plan.stores.items()
+    }
 
 
 class Edition(Protocol):

@@ -10,7 +10,7 @@ from mustela.clock import Clock
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.queries.errors import StateElsewhereError, StateUnavailableError
-from mustela.queries.source import Edition, StorePlace
+from mustela.queries.source import Edition, StorePlace, places_in
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.engine import Engine
 from mustela.runtime.events import AppState
@@ -66,7 +66,7 @@ class Published:
         """Let readers see a committed state."""
         if isinstance(engine, ReadableEngine) and engine.state_is_here:
             if self._places[0] is not state.plan:
-                self._places = state.plan, _places(state)
+                self._places = state.plan, places_in(state.plan, state.key_groups)
             self._edition = _LiveEdition(state, engine, self._places[1])
         else:
             self._is_elsewhere = True
@@ -173,10 +173,3 @@ class _LiveEdition:
             return Committed(changelog_ends=ends)
         token = Token(last.incarnation, last.epoch, last.attempt)
         return Committed(token=token, changelog_ends=ends, time_ms=last.time_ms)
-
-
-def _places(state: CommittedState) -> Mapping[str, StorePlace]:
-    return {
-        name: StorePlace(spec=spec, stage=stage, groups=state.key_groups)
-        for name, (stage, spec) in state.plan.stores.items()
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mustela.model import TopicPartition
-from mustela.queries.source import Edition, StorePlace
+from mustela.queries.source import Edition, StorePlace, places_in
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot, Token
 from mustela.state.memory import MemoryEnvironment
 from mustela.testing.cluster import MemoryCluster
@@ -52,13 +52,10 @@ class _DriverEdition:
     @property
     def stores(self) -> Mapping[str, StorePlace]:
         """All stores by name."""
-        plan, groups = self._cluster.plan, self._cluster.key_groups
-        found = {
-            name: StorePlace(spec=spec, stage=stage, groups=groups)
-            for name, (stage, spec) in plan.stores.items()
-        }
+        plan = self._cluster.plan
+        found = places_in(plan, self._cluster.key_groups)
         for number, table in enumerate(plan.global_tables):
-            place = StorePlace(spec=table.store, stage=-1 - number, groups=1)
+            place = StorePlace(spec=table.store, stage=-1 - number, groups=1, wanders=False)
             found[table.store.name] = place
         return found
 
