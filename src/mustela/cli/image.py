@@ -48,6 +48,7 @@ def image(  # noqa: PLR0913 - its options are its interface
     extra: Annotated[Many, Parameter(name="--with")] = None,
     include: Many = None,
     label: Many = None,
+    all_jars: Annotated[bool, Parameter(negative=())] = False,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
     json: Json = False,
 ) -> int:
@@ -67,6 +68,7 @@ def image(  # noqa: PLR0913 - its options are its interface
         extra: A distribution that goes in besides what the project needs; can be repeated.
         include: A pattern of files that go in besides modules and mustela.yaml; can be repeated.
         label: A label, name=value; can be repeated.
+        all_jars: Put in Spark's jars for clusters, Hive and machine learning too.
         dry_run: Only show what would go in.
         json: Print JSON.
     """
@@ -91,6 +93,7 @@ def image(  # noqa: PLR0913 - its options are its interface
         base=base,
         sources=sources,
         extra=tuple(extra or ()),
+        all_jars=all_jars,
         labels=_labels(label or ()),
         epoch=_epoch(),
         cache=user_cache(os.environ) / "image",

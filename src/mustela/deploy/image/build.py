@@ -43,7 +43,7 @@ __all__ = ["Contents", "Image", "ImagePlan", "build_image", "contents_of"]
 _SPARK = {"py4j", "pyspark"}
 _OWN = {"mustela"}
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_SYSTEM_FORMAT = 1
+_SYSTEM_FORMAT = 2
 """Counts what changes the system's layer for the same packages."""
 
 _VARIABLES = {"LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
@@ -68,6 +68,7 @@ class ImagePlan:
         base: The layout of an image to build on; None with packages.
         sources: Where apt is to fetch from, a ``sources.list``; None for the machine's.
         extra: Requirements besides those of the project.
+        all_jars: Whether those of Spark's jars go in that no application loads.
         labels: Labels besides those that every image has.
         epoch: Seconds since 1970, the time of all that has none of its own.
         cache: Where packages and layers are kept from one build to the next.
@@ -80,6 +81,7 @@ class ImagePlan:
     cache: Path
     sources: Path | None = None
     extra: tuple[str, ...] = ()
+    all_jars: bool = False
     labels: Mapping[str, str]
     epoch: int = 0
 
@@ -190,7 +192,7 @@ def build_image(plan: ImagePlan, tell: Callable[[str], None]) -> Image:
         else _on_packages(plan, architecture, cache, tell)
     )
     _check_python(plan.environment, bottom.version)
-    maker = _Maker(cache, bottom.version, tell)
+    maker = _Maker(cache, bottom.version, tell, all_jars=plan.all_jars)
     layers = [*bottom.layers]
     spark = [one for one in installed if one.name in _SPARK]
     own = [one for one in installed if one.name in _OWN]
@@ -297,15 +299,21 @@ class _Maker:
         cache: Where they may be.
         python: The version of the image's Python.
         tell: Told what is being made.
+        all_jars: Whether Spark's jars go in that no application loads.
     """
 
     def __init__(
-        self, cache: LayerCache, python: tuple[int, int], tell: Callable[[str], None]
+        self,
+        cache: LayerCache,
+        python: tuple[int, int],
+        tell: Callable[[str], None],
+        *,
+        all_jars: bool,
     ) -> None:
-        self._cache, self._python, self._tell = cache, python, tell
+        self._cache, self._python, self._tell, self._all_jars = cache, python, tell, all_jars
 
     def trees(self, installed: Iterable[Installed]) -> list[Tree]:
-        return [distribution_tree(one, self._python) for one in installed]
+        return [distribution_tree(o, self._python, all_jars=self._all_jars) for o in installed]
 
     def layer(self, name: str, trees: Sequence[Tree], *, checked: bool = False) -> Layer:
         tree = Tree(entry for one in trees for entry in one)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mustela.deploy.image.errors import DistributionError, ImageError
+from mustela.deploy.image.jars import is_left_out
 from mustela.deploy.image.trees import EXECUTABLE_MODE, FILE_MODE, Entry, Tree
 
 __all__ = ["PREFIX", "Environment", "Installed", "distribution_tree", "environment_tree"]
@@ -151,19 +152,22 @@ def environment_tree(python: str, version: tuple[int, int]) -> Tree:
     return tree
 
 
-def distribution_tree(installed: Installed, python: tuple[int, int]) -> Tree:
+def distribution_tree(
+    installed: Installed, python: tuple[int, int], *, all_jars: bool = True
+) -> Tree:
     """Return a distribution as it is in an image.
 
     Args:
         installed: The distribution.
         python: The version of the image's Python.
+        all_jars: Whether those of Spark's jars go in that no application loads.
 
     Raises:
         DistributionError: If a file differs from what was installed.
     """
     site = f"{PREFIX}/lib/python{python[0]}.{python[1]}/site-packages"
     files = _editable_files if _is_editable(installed) else _recorded_files
-    entries = list(files(installed))
+    entries = [one for one in files(installed) if all_jars or not is_left_out(one[0])]
     tree = Tree(
         Entry(path=_place(path, site), content=content, mode=_mode(content))
         for path, content in entries

@@ -32,6 +32,7 @@ _LEFT_OUT = re.compile(
     r"|bash-completion|debconf|perl5|java|fonts/truetype)(?:/|$)"
     r"|usr/share/doc/(?!.*/copyright$)"
     r"|usr/lib/(?:debug|systemd|udev|tmpfiles\.d|jvm/[^/]+/man)(?:/|$)"
+    r"|usr/lib/jvm/[^/]+/lib/(?:ct\.sym|server/classes_nocoops\.jsa)$"
     r"|etc/(?:cron\.[a-z]+|systemd|init\.d|pam\.d|kernel)(?:/|$)"
 )
 _JVM = re.compile(r"usr/lib/jvm/(java-[^/]+)/bin/java")

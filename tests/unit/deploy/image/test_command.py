@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ from mustela.deploy.image.errors import (
     ImageLockError,
     ImageSecretError,
 )
+from mustela.deploy.image.jars import NOT_LOADED, is_left_out
 from mustela.errors import UsageError
 from tests.unit.deploy.image.world import (
     BASE,
+    MLLIB,
     PYTHON,
     make_base,
     make_environment,
@@ -167,6 +171,35 @@ def test_a_changed_application_changes_the_last_layer_alone(image: Run) -> None:
     after = image("--output", "../shop")["layers"]
     changed = [old["digest"] != new["digest"] for old, new in zip(before, after, strict=True)]
     assert changed == [False] * 5 + [True]
+
+
+def test_jars_that_no_application_loads_stay_out_unless_asked_for(
+    image: Run, tmp_path: Path
+) -> None:
+    """They are half of PySpark; a cluster of Kubernetes needs them."""
+    site = f"opt/mustela/lib/{PYTHON}/site-packages"
+    for directory, options in (("lean", ()), ("whole", ("--all-jars",))):
+        image("--output", f"../{directory}", *options)
+        root = tmp_path / f"root-{directory}"
+        unpack(tmp_path / directory, root)
+        assert (root / site / MLLIB).exists() is (directory == "whole")
+        record = (root / site / "pyspark-1.0.dist-info/RECORD").read_text(encoding="utf-8")
+        assert (MLLIB in record) is (directory == "whole")
+
+
+def test_each_pattern_of_jars_is_of_this_pyspark() -> None:
+    """A pattern that fits nothing is of another release, which may call it otherwise."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    jars = Path(found.origin).parent / "jars"
+    names = [str(file.relative_to(jars)) for file in jars.rglob("*.jar")]
+    for pattern in NOT_LOADED:
+        assert any(fnmatchcase(name, pattern) for name in names), pattern
+    kept = [name for name in names if not is_left_out(f"pyspark/jars/{name}")]
+    assert {"spark-core", "spark-sql", "scala-library", "py4j", "netty-transport"} <= {
+        re.split(r"_2\.13|-\d", name)[0] for name in kept
+    }
 
 
 def test_a_tar_holds_what_docker_and_podman_read(image: Run, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), p
 PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
+MLLIB = "pyspark/jars/spark-mllib_2.13-4.2.1.jar"
+
+
 def write_distribution(
     site: Path,
     name: str,
@@ -64,7 +67,7 @@ def make_environment(directory: Path, python: str = PYTHON) -> Path:
     write_distribution(
         site,
         "pyspark",
-        files={"pyspark/__init__.py": "x = 1\n", "pyspark/jars/spark.jar": "jar"},
+        files={"pyspark/__init__.py": "x = 1\n", "pyspark/jars/spark.jar": "jar", MLLIB: "ml"},
         requires=("py4j==1.0", "pandas; extra == 'more'", "tomli; python_version < '3'"),
     )
     write_distribution(site, "py4j")

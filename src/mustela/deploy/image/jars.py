@@ -1,0 +1,78 @@
+"""Which of Spark's jars an application of Mustela never loads.
+
+PySpark brings 400 MB of jars: also those for machine learning, for Hive, for Spark Connect, and for
+clusters of Kubernetes and YARN. Mustela runs jobs on Spark's core; what it needs of the others was
+seen by running applications without them.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+__all__ = ["NOT_LOADED", "is_left_out"]
+
+_JARS = "pyspark/jars/"
+
+NOT_LOADED = (
+    # machine learning and graphs
+    "JLargeArrays-*",
+    "JTransforms-*",
+    "algebra_*",
+    "arpack*",
+    "blas-*",
+    "breeze*",
+    "cats-kernel_*",
+    "lapack-*",
+    "spark-graphx_*",
+    "spark-mllib*",
+    "spire*",
+    # Spark Connect, declarative pipelines, the Scala shell
+    "connect-repl/*",
+    "scala-compiler-*",
+    "spark-connect*",
+    "spark-pipelines_*",
+    "spark-repl_*",
+    # Hive and its store of tables
+    "HikariCP-*",
+    "ST4-*",
+    "antlr-runtime-*",
+    "datanucleus-*",
+    "derby*",
+    "hive-*",
+    "javax.jdo-*",
+    "jdo-api-*",
+    "jline-*",
+    "libfb303-*",
+    "libthrift-*",
+    "spark-hive*",
+    # clusters of Kubernetes and YARN
+    "kubernetes-*",
+    "spark-kubernetes_*",
+    "spark-yarn_*",
+    "vertx-*",
+    "volcano-*",
+    "zjsonpatch-*",
+    # a store of Spark's own that Mustela does not use; other systems
+    "rocksdbjni-*",
+    "*-osx-*.jar",
+    "*-windows-*.jar",
+)
+"""Patterns of file names."""
+
+
+def is_left_out(path: str) -> bool:
+    """Whether a file of PySpark is a jar that no application loads.
+
+    Args:
+        path: The file, from the directory of packages.
+
+    Example:
+        >>> is_left_out("pyspark/jars/breeze_2.13-2.1.0.jar")
+        True
+        >>> is_left_out("pyspark/jars/spark-core_2.13-4.2.1.jar")
+        False
+    """
+    if not path.startswith(_JARS):
+        return False
+    name = path.removeprefix(_JARS)
+    return any(fnmatchcase(name, pattern) for pattern in NOT_LOADED)
