@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import BadOptionError, JoinKeysError, OtherBuilderError
 from mustela.api.functions import check_function, check_initializer
+from mustela.api.handlers import OnError
 from mustela.api.names import path_name
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
@@ -220,6 +221,7 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, A]:
         """Fold the records of all streams into a table.
 
@@ -230,6 +232,8 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of aggregates.
@@ -247,7 +251,9 @@ class CogroupedKStream(VerbStage, Generic[K, A]):
         """
         at = user_origin()
         mine = self._cogroup
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         if _check_bare(self, mine, {"initializer": initializer}):
             said, parent = mine.said(table, at=at)
             whole = mine.registry.handles.grouped(parent, mine.path, mine.first.key, None)
@@ -352,6 +358,7 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of all streams into a table by key and window.
 
@@ -362,6 +369,8 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store. Its ``retention`` is how long a window is kept.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of aggregates, by key and window.
@@ -380,7 +389,9 @@ class TimeWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> hour = SlidingWindows(time_difference=timedelta(hours=1), grace=timedelta(0))
             >>> last_hour = total.windowed_by(hour).aggregate(int, value=int, store="last-hour")
         """
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         return self._aggregate({"initializer": initializer}, table, at=user_origin())
 
 
@@ -399,7 +410,7 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         >>> visits = seen.windowed_by(gap).aggregate(int, lambda _u, one, other: one + other)
     """
 
-    def aggregate(
+    def aggregate(  # noqa: PLR0913 - two functions, and the keywords that all folds take
         self,
         initializer: Callable[[], A] | None = None,
         merger: Callable[[K, A, A], A] | None = None,
@@ -408,6 +419,7 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[Windowed[K], A]:
         """Fold the records of all streams into a table by key and session.
 
@@ -419,6 +431,8 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store. Its ``retention`` is how long a session is kept.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of aggregates, by key and session.
@@ -440,7 +454,9 @@ class SessionWindowedCogroupedKStream(_WindowedCogroup[K, A]):
             >>> lengths = visits.aggregate(int, lambda _u, one, other: one + other, value=int)
         """
         functions = {"initializer": initializer, "merger": merger}
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         return self._aggregate(functions, table, at=user_origin())
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import read_serde
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
 from mustela.api.spans import milliseconds
@@ -41,6 +42,7 @@ class Distinct(Handle[K, V]):
         grace: timedelta = _NO_GRACE,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, V]:
         """Drop records that are repeated within a span of event time.
 
@@ -65,6 +67,8 @@ class Distinct(Handle[K, V]):
             grace: How much longer to remember, for records that come late.
             store: Name of the store of what was passed on; made from the step's name if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The records that are passed on. With ``key=`` they are in the lane of what it returned,
@@ -99,6 +103,7 @@ class Distinct(Handle[K, V]):
         place = self._registry.place(
             "distinct", parents=(self._name,), at=at, name=name, apart=apart
         )
+        place["on_error"] = read_on_error(on_error, verb="distinct", at=at)
         serde = self._key
         if key is not None:
             serde = self._choose(place, key)

@@ -71,7 +71,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTable:
-    """The user's options for the table that an aggregation makes.
+    """The user's options for the table that a step makes.
 
     Attributes:
         store: Name of the store.

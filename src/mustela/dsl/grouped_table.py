@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from mustela.api.aggregates import Aggregate
 from mustela.api.errors import SubtractorError
 from mustela.api.functions import check_function
+from mustela.api.handlers import OnError
 from mustela.api.options import Materialized
 from mustela.api.origin import user_origin
 from mustela.dsl.folds import Fold, FoldTable, Group, begin_fold, check_fold
@@ -91,7 +92,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         table = FoldTable(store=store, name=name, options=materialized, inherited=IntSerde())
         return self._fold(self._group, Fold(kind="count"), table, at=user_origin())
 
-    def reduce(
+    def reduce(  # noqa: PLR0913 - two functions, and the keywords that all folds take
         self,
         adder: Callable[[V, V], V | None],
         subtractor: Callable[[V, V], V | None] | None = None,
@@ -100,6 +101,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         value: type[V] | Serde[V] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, V]:
         """Fold the values of each group in pairs.
 
@@ -114,6 +116,8 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of results.
@@ -136,7 +140,12 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         _check_subtractor(subtractor, arguments, verb="reduce", at=at)
         fold = Fold(kind="reduce", adders=(adder,), subtractor=subtractor)
         table = FoldTable(
-            store=store, name=name, options=materialized, value=value, inherited=self._group.value
+            store=store,
+            name=name,
+            on_error=on_error,
+            options=materialized,
+            value=value,
+            inherited=self._group.value,
         )
         return self._fold(self._group, fold, table, at=at)
 
@@ -151,6 +160,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         value: type[A] | Serde[A] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, A]: ...
     @overload
     def aggregate(
@@ -160,6 +170,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, R]: ...
     @overload
@@ -170,6 +181,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         materialized: Materialized[Any, Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, Row]: ...
     def aggregate(  # noqa: PLR0913 - three functions, and the keywords that all folds take
@@ -182,6 +194,7 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         value: type[Any] | Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
         **fields: Aggregate,
     ) -> KTable[K, Any]:
         """Fold the values of each group into a value of any type.
@@ -200,6 +213,8 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
             store: Name of the store; ``name`` if not given.
             name: Step name; made from the step's place if not given.
             materialized: Options of the store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
             fields: Instead of functions: aggregates by name, such as ``total=Sum("amount")``, which
                 become the fields of rows; ``value`` is then the type of the rows, `Row` if not
                 given. Fields cannot have the names of other arguments.
@@ -235,7 +250,9 @@ class KGroupedTable(SaidVerbs[K, V], Generic[K, V]):
         """
         at = user_origin()
         functions = {"initializer": initializer, "adder": adder}
-        table = FoldTable(store=store, name=name, options=materialized, value=value)
+        table = FoldTable(
+            store=store, name=name, on_error=on_error, options=materialized, value=value
+        )
         if is_said(self, functions, fields, more={"subtractor": subtractor}):
             return self._said(fields, table, at=at)
         check_fold(initializer, adder, at=at)

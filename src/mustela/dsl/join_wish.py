@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mustela.api.functions import check_function
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.join_windows import JoinWindows, StreamJoined
 from mustela.api.joined import Joined
 from mustela.api.serdes import choose, choose_serde
@@ -37,6 +38,7 @@ class Wish:
     store: str | None = None
     stream_joined: StreamJoined[Any, Any, Any] | None = None
     joined: Joined[Any, Any, Any] | None = None
+    on_error: OnError | None = None
 
     def of_global_table(self) -> Wish:
         """Accept Kafka Streams' order: the table, the key function, the joiner."""
@@ -120,4 +122,5 @@ def begin_join(
         name=choose("name", wish.name, options.name, holder=type(options).__name__, at=at),
         apart=other.name,
     )
+    place["on_error"] = read_on_error(wish.on_error, verb=wish.verb, at=at)
     return Join(left=left, other=other, options=options, place=place)

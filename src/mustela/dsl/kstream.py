@@ -581,6 +581,7 @@ class KStream(
         key: type[K2] | Serde[K2] | None = None,
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KGroupedStream[K2, V]:
         """Group the records by a new key: `select_key` and `group_by_key` in one step.
 
@@ -590,6 +591,8 @@ class KStream(
             value: Type or serde of the values; the stream's if not given.
             name: Step name; made from the step's place if not given.
             grouped: Serdes and name as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The grouped records, which can be counted, reduced or aggregated.
@@ -612,7 +615,7 @@ class KStream(
         at = user_origin()
         options = options_or(grouped, Grouped[Any, Any](), at=at)
         said = choose("name", name, options.name, holder="Grouped", at=at)
-        place = self._place("group_by", said, mapper, _KEY_VALUE)
+        place = self._place("group_by", said, mapper, _KEY_VALUE, on_error)
         key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
         self._registry.add(SelectKeyNode(**place, mapper=mapper))

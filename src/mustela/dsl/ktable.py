@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from mustela.api.errors import BadOptionError, NotWindowedError
 from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import read_serde
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
+from mustela.dsl.folds import FoldTable
 from mustela.dsl.handle import Handle
 from mustela.dsl.materialize import KEY_VALUE_KINDS, spec_if_named, store_spec
 from mustela.dsl.row_types import or_none, row_maker, whole_type
@@ -87,6 +89,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         *,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, V]:
         """Keep the rows for which the predicate is true; a row that no longer matches is deleted.
 
@@ -101,6 +104,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of matching rows.
@@ -115,7 +120,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             >>> stock = builder.table("stock", key=str, value=int)
             >>> available = stock.filter(lambda _item, count: count > 0, store="available")
         """
-        return self._filter("filter", predicate, name, store, materialized)
+        table = FoldTable(store=store, name=name, options=materialized, on_error=on_error)
+        return self._filter("filter", predicate, table)
 
     def filter_not(
         self,
@@ -124,6 +130,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         *,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, V]:
         """Keep the rows for which the predicate is false; see `filter`.
 
@@ -132,6 +139,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of rows that do not match.
@@ -146,7 +155,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             >>> stock = builder.table("stock", key=str, value=int)
             >>> available = stock.filter_not(lambda _item, count: count == 0)
         """
-        return self._filter("filter_not", predicate, name, store, materialized)
+        table = FoldTable(store=store, name=name, options=materialized, on_error=on_error)
+        return self._filter("filter_not", predicate, table)
 
     def map_values(
         self,
@@ -156,6 +166,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value; deletions are passed on.
 
@@ -166,6 +177,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of new values.
@@ -184,7 +197,10 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             ...     driver.create_output_topic("rounded").read_values_to_list()
             [3]
         """
-        return self._map_values("map_values", mapper, value, name, store, materialized)
+        table = FoldTable(
+            store=store, name=name, options=materialized, value=value, on_error=on_error
+        )
+        return self._map_values("map_values", mapper, table)
 
     def map_values_with_key(
         self,
@@ -194,6 +210,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value by a function of key and value; see `map_values`.
 
@@ -203,6 +220,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of new values.
@@ -217,9 +236,12 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             >>> prices = builder.table("prices", key=str, value=int)
             >>> labels = prices.map_values_with_key(lambda item, price: f"{item}: {price}")
         """
-        return self._map_values("map_values_with_key", mapper, value, name, store, materialized)
+        table = FoldTable(
+            store=store, name=name, options=materialized, value=value, on_error=on_error
+        )
+        return self._map_values("map_values_with_key", mapper, table)
 
-    def transform_values(
+    def transform_values(  # noqa: PLR0913 - a function, and the options of the result
         self,
         transformer: Callable[[K, V | None], W] | TransformerSupplier,
         materialized: Materialized[K, W] | None = None,
@@ -228,6 +250,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         value: type[W] | Serde[W] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, W]:
         """Replace each row's value, even that of a deleted row.
 
@@ -247,6 +270,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             name: Step name; made from the step's place if not given.
             store: Name of the store; made from the step's name if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of new values.
@@ -273,15 +298,19 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
             ['known as Ann', 'gone']
         """
         at = user_origin()
+        table = FoldTable(
+            store=store, name=name, options=materialized, value=value, on_error=on_error
+        )
         if not is_transformer_supplier(transformer, stores, at=at):
-            verb = "transform_values"
-            return self._map_values(verb, transformer, value, name, store, materialized)
-        mapped = self._mapped("transform_values", transformer, value, name, store, materialized)
+            return self._map_values("transform_values", transformer, table)
+        mapped = self._mapped("transform_values", transformer, table)
         add_transformer(self, mapped, transformer, stores)
         return self._of(mapped)
 
     @overload
-    def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
+    def to_stream(
+        self, mapper: None = None, *, name: str | None = None, on_error: OnError | None = None
+    ) -> KStream[K, V]: ...
     @overload
     def to_stream(
         self,
@@ -289,10 +318,15 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         *,
         key: type[K2] | Serde[K2] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K2, V]: ...
     @overload
     def to_stream(
-        self: KTable[Windowed[K2], V], *, flat: Literal[True], name: str | None = None
+        self: KTable[Windowed[K2], V],
+        *,
+        flat: Literal[True],
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K2, Row]: ...
     def to_stream(
         self,
@@ -301,6 +335,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         flat: bool = False,
         key: type[Any] | Serde[Any] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[Any, Any]:
         """Return the changes as a stream: new values as records, deletions as null values.
 
@@ -312,6 +347,8 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
                 None if the window's row was deleted.
             key: Type or serde of the new keys; what the mapper's annotation says if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of changes.
@@ -335,6 +372,7 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         place = self._registry.place(
             "to_stream", parents=(self._name,), at=at, name=name, apart=function_name(mapper)
         )
+        place["on_error"] = read_on_error(on_error, verb="to_stream", at=at)
         if mapper is None:
             _refuse_key(place["name"], key, at)
         if flat:
@@ -354,23 +392,21 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         return self._registry.handles.stream(step, keys, self._value)
 
     def _filter(
-        self,
-        verb: str,
-        predicate: Callable[[K, V], object],
-        name: str | None,
-        store: str | None,
-        materialized: Materialized[K, V] | None,
+        self, verb: str, predicate: Callable[[K, V], object], table: FoldTable
     ) -> KTable[K, V]:
         at = user_origin()
         check_function(predicate, ("key", "value"), role="predicate", verb=verb, at=at)
-        options = options_or(materialized, Materialized[Any, Any](), at=at)
-        apart = store or options.store_name or function_name(predicate)
-        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
+        options = options_or(table.options, Materialized[Any, Any](), at=at)
+        apart = table.store or options.store_name or function_name(predicate)
+        place = self._registry.place(
+            verb, parents=(self._name,), at=at, name=table.name, apart=apart
+        )
+        place["on_error"] = read_on_error(table.on_error, verb=verb, at=at)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
         value = choose_serde("value", None, options.value, holder="Materialized", at=at)
         value = value or self._value
         spec = spec_if_named(
-            place, options, store=store, key=key, value=value, kinds=KEY_VALUE_KINDS
+            place, options, store=table.store, key=key, value=value, kinds=KEY_VALUE_KINDS
         )
         self._registry.add(
             TableFilterNode(
@@ -387,16 +423,13 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         self,
         verb: str,
         mapper: Callable[..., Any],
-        value: type[Any] | Serde[Any] | None,
-        name: str | None,
-        store: str | None,
-        materialized: Materialized[Any, Any] | None,
+        table: FoldTable,
     ) -> KTable[K, Any]:
         at = user_origin()
         with_key = verb != "map_values"
         arguments = ("key", "value") if with_key else ("value",)
         check_function(mapper, arguments, role="mapper", verb=verb, at=at)
-        mapped = self._mapped(verb, mapper, value, name, store, materialized)
+        mapped = self._mapped(verb, mapper, table)
         self._registry.add(
             TableMapValuesNode(
                 **mapped.place,
@@ -413,21 +446,21 @@ class KTable(TableJoins[K, V], TableGrouping[K, V], Suppression[K, V], Handle[K,
         self,
         verb: str,
         mapper: Callable[..., Any],
-        value: type[Any] | Serde[Any] | None,
-        name: str | None,
-        store: str | None,
-        materialized: Materialized[Any, Any] | None,
+        table: FoldTable,
     ) -> Mapped:
         """Choose name, serdes and store of a table with other values."""
         at = user_origin()
-        options = options_or(materialized, Materialized[Any, Any](), at=at)
-        apart = store or options.store_name or function_name(mapper)
-        place = self._registry.place(verb, parents=(self._name,), at=at, name=name, apart=apart)
+        options = options_or(table.options, Materialized[Any, Any](), at=at)
+        apart = table.store or options.store_name or function_name(mapper)
+        place = self._registry.place(
+            verb, parents=(self._name,), at=at, name=table.name, apart=apart
+        )
+        place["on_error"] = read_on_error(table.on_error, verb=verb, at=at)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at) or self._key
-        said = choose_serde("value", value, options.value, holder="Materialized", at=at)
+        said = choose_serde("value", table.value, options.value, holder="Materialized", at=at)
         said = said or read_serde(mapper)
         spec = named = spec_if_named(
-            place, options, store=store, key=key, value=said, kinds=KEY_VALUE_KINDS
+            place, options, store=table.store, key=key, value=said, kinds=KEY_VALUE_KINDS
         )
         if verb == "transform_values" and named is None:
             spec, _ = store_spec(place, options, store=None, key=key, value=said)

@@ -146,6 +146,7 @@ class Registry:
         name = path_name(f"{place['name']}{joint}{what}")
         part = self.place(what, parents=parents, at=place["origin"], name=name)
         part["explicit_name"] = place["explicit_name"]
+        part["on_error"] = place.get("on_error")
         return part
 
     def add(self, node: Node) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 from mustela.api.errors import BadOptionError, DuplicateNameError, SplitEndedError
 from mustela.api.functions import check_function, function_name
+from mustela.api.handlers import Handler, OnError, read_on_error
 from mustela.api.names import check_name
 from mustela.api.option import Option
 from mustela.api.options import (
@@ -75,7 +76,9 @@ class Branched(Option, Generic[K, V]):
 class Routing(Handle[K, V]):
     """What `KStream` can do to route its records: split, repartition, to_table, print."""
 
-    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
+    def split(
+        self, *, name: str | None = None, on_error: OnError | None = None
+    ) -> BranchedKStream[K, V]:
         """Begin to split the stream: each record goes to the first branch that accepts it.
 
         Add branches with `BranchedKStream.branch`, and end with
@@ -85,6 +88,8 @@ class Routing(Handle[K, V]):
             name: Step name, and the beginning of the names of the branches' steps; made from the
                 step's place if not given. The result also contains a branch under this name
                 followed by the branch's own, as in Kafka Streams.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The split, to which branches are added.
@@ -112,7 +117,8 @@ class Routing(Handle[K, V]):
         at = user_origin()
         place = self._registry.place("split", parents=(self._name,), at=at, name=name)
         self._registry.begin(place["name"], at)
-        return BranchedKStream(self, place["name"], at, explicit=name is not None)
+        handler = read_on_error(on_error, verb="split", at=at)
+        return BranchedKStream(self, place["name"], at, explicit=name is not None, on_error=handler)
 
     def repartition(
         self,
@@ -122,6 +128,7 @@ class Routing(Handle[K, V]):
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         partitioner: Partitioner | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, V]:
         """Send each record to the lane of its key now, with the serdes given here.
 
@@ -138,6 +145,8 @@ class Routing(Handle[K, V]):
                 empty set drops the record, and several partitions duplicate it; which ones they are
                 makes no difference, because the key alone decides the lane.
             repartitioned: These options as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The same records. A later grouping or join by the same key does not move them again.
@@ -169,6 +178,7 @@ class Routing(Handle[K, V]):
         value_serde = choose_serde("value", value, options.value, holder=holder, at=at)
         value_serde = value_serde or self._value
         place = self._registry.place("repartition", parents=(self._name,), at=at, name=said)
+        place["on_error"] = read_on_error(on_error, verb="repartition", at=at)
         self._registry.add(
             RepartitionNode(
                 **place,
@@ -189,6 +199,7 @@ class Routing(Handle[K, V]):
         value: type[V] | Serde[V] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, V]:
         """Interpret the records as changes of a table: the newest value of each key; null deletes.
 
@@ -201,6 +212,8 @@ class Routing(Handle[K, V]):
             name: Step name, and the store's name if ``store`` is not given.
             store: Name of the store.
             materialized: Options of the store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table.
@@ -229,6 +242,7 @@ class Routing(Handle[K, V]):
         place = self._registry.place(
             "to_table", parents=(self._name,), at=at, name=name, apart=apart
         )
+        place["on_error"] = read_on_error(on_error, verb="to_table", at=at)
         spec, explicit = store_spec(
             place,
             options,
@@ -248,7 +262,13 @@ class Routing(Handle[K, V]):
         )
         return self._registry.handles.table(place["name"], key_serde, value_serde)
 
-    def print(self, printed: Printed[K, V] | None = None, *, name: str | None = None) -> None:
+    def print(
+        self,
+        printed: Printed[K, V] | None = None,
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
         """Write each record as a line ``[label]: key, value``; no records are passed on.
 
         Lines are not part of the transaction: they are repeated when an epoch is run again. On
@@ -258,6 +278,8 @@ class Routing(Handle[K, V]):
             printed: Where and how to print; standard output, with the stream's name as the label,
                 if not given.
             name: Step name; made from the step's place if not given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Raises:
             DuplicateNameError: If another step already has this name.
@@ -286,6 +308,7 @@ class Routing(Handle[K, V]):
         place = self._registry.place(
             "print", parents=(self._name,), at=at, name=said, apart=options.label
         )
+        place["on_error"] = read_on_error(on_error, verb="print", at=at)
         self._registry.add(
             PrintNode(
                 **place,
@@ -345,10 +368,20 @@ class BranchedKStream(VerbStage, Generic[K, V]):
         name: Name of the step.
         at: The line on which the split begins.
         explicit: Whether the user gave the name.
+        on_error: What happens to a record on which a predicate raises.
     """
 
-    def __init__(self, stream: Handle[K, V], name: str, at: Origin, *, explicit: bool) -> None:
+    def __init__(
+        self,
+        stream: Handle[K, V],
+        name: str,
+        at: Origin,
+        *,
+        explicit: bool,
+        on_error: Handler | None = None,
+    ) -> None:
         self._stream = stream
+        self._on_error: Handler | None = on_error
         self._name = name
         self._at = at
         self._explicit = explicit
@@ -511,6 +544,7 @@ class BranchedKStream(VerbStage, Generic[K, V]):
             at=self._at,
             name=self._name if self._explicit else None,
         )
+        place["on_error"] = self._on_error
         predicates = [branch.predicate for branch in self._branches]
         registry.add(
             SplitNode(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from mustela.api.errors import BadOptionError
+from mustela.api.handlers import OnError
 from mustela.api.join_windows import JoinWindows, StreamJoined
 from mustela.api.joined import Joined
 from mustela.api.origin import user_origin
@@ -46,6 +47,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join(
@@ -56,6 +58,7 @@ class StreamJoins(Handle[K, V]):
         joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join(
@@ -66,6 +69,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key: Callable[[V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join(
@@ -76,6 +80,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     def join(  # noqa: PLR0913 - options of three kinds of joins
         self,
@@ -90,6 +95,7 @@ class StreamJoins(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[Any, Any]:
         """Join each record with its partners in a stream, a table or a global table.
 
@@ -112,6 +118,8 @@ class StreamJoins(Handle[K, V]):
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -149,6 +157,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
             joined=joined,
         )
         return self._join(other, wish)
@@ -164,6 +173,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join_with_key(
@@ -174,6 +184,7 @@ class StreamJoins(Handle[K, V]):
         joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join_with_key(
@@ -184,6 +195,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key: Callable[[V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def join_with_key(
@@ -194,6 +206,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     def join_with_key(  # noqa: PLR0913 - options of three kinds of joins
         self,
@@ -208,6 +221,7 @@ class StreamJoins(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[Any, Any]:
         """Join as `join` does, with a joiner that is also given the key.
 
@@ -225,6 +239,8 @@ class StreamJoins(Handle[K, V]):
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -260,6 +276,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
             joined=joined,
         )
         return self._join(other, wish)
@@ -275,6 +292,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join(
@@ -285,6 +303,7 @@ class StreamJoins(Handle[K, V]):
         joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join(
@@ -295,6 +314,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key: Callable[[V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join(
@@ -305,6 +325,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     def left_join(  # noqa: PLR0913 - options of three kinds of joins
         self,
@@ -319,6 +340,7 @@ class StreamJoins(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[Any, Any]:
         """Join as `join` does, and keep the records of this stream that have no partner.
 
@@ -339,6 +361,8 @@ class StreamJoins(Handle[K, V]):
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -377,6 +401,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
             joined=joined,
         )
         return self._join(other, wish)
@@ -392,6 +417,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join_with_key(
@@ -402,6 +428,7 @@ class StreamJoins(Handle[K, V]):
         joined: Joined[Any, Any, Any] | None = None,
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join_with_key(
@@ -412,6 +439,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key: Callable[[V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     @overload
     def left_join_with_key(
@@ -422,6 +450,7 @@ class StreamJoins(Handle[K, V]):
         foreign_key_with_key: Callable[[K, V], GK | None],
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]: ...
     def left_join_with_key(  # noqa: PLR0913 - options of three kinds of joins
         self,
@@ -436,6 +465,7 @@ class StreamJoins(Handle[K, V]):
         name: str | None = None,
         store: str | None = None,
         joined: Joined[Any, Any, Any] | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[Any, Any]:
         """Join as `left_join` does, with a joiner that is also given the key.
 
@@ -453,6 +483,8 @@ class StreamJoins(Handle[K, V]):
                 given.
             stream_joined: For a stream: serdes, names and changelogs as one object.
             joined: For a table: serdes, name and grace period as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -484,6 +516,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
             joined=joined,
         )
         return self._join(other, wish)
@@ -498,6 +531,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]:
         """Join two streams as `join` does, and keep the records of both that have no partner.
 
@@ -514,6 +548,8 @@ class StreamJoins(Handle[K, V]):
             name: Step name; made from the step's place if not given.
             store: The beginning of the names of the join's stores; ``name`` if not given.
             stream_joined: Serdes, names and changelogs as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -551,6 +587,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
         )
         return self._join(other, wish)
 
@@ -564,6 +601,7 @@ class StreamJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KStream[K, R]:
         """Join as `outer_join` does, with a joiner that is also given the key.
 
@@ -577,6 +615,8 @@ class StreamJoins(Handle[K, V]):
             name: Step name; made from the step's place if not given.
             store: The beginning of the names of the join's stores; ``name`` if not given.
             stream_joined: Serdes, names and changelogs as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of results, in the lane of their key.
@@ -608,6 +648,7 @@ class StreamJoins(Handle[K, V]):
             name=name,
             store=store,
             stream_joined=stream_joined,
+            on_error=on_error,
         )
         return self._join(other, wish)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mustela.api.functions import check_function, function_name
 from mustela.api.given_types import read_serde
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.options import Grouped, options_or
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose, choose_serde
@@ -37,6 +38,7 @@ class TableGrouping(Handle[K, V]):
         key: type[K2] | Serde[K2] | None = None,
         value: type[V2] | Serde[V2] | None = None,
         name: str | None = None,
+        on_error: OnError | None = None,
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by something other than their key, to aggregate each group.
 
@@ -52,6 +54,8 @@ class TableGrouping(Handle[K, V]):
             value: Type or serde of the values to aggregate.
             name: Step name; made from the step's place if not given.
             grouped: Serdes and name as one object.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The grouped rows, which can be counted, reduced or aggregated.
@@ -80,6 +84,7 @@ class TableGrouping(Handle[K, V]):
         place = self._registry.place(
             "group_by", parents=(self._name,), at=at, name=said, apart=function_name(mapper)
         )
+        place["on_error"] = read_on_error(on_error, verb="group_by", at=at)
         key_serde = choose_serde("key", key, options.key, holder="Grouped", at=at)
         value_serde = choose_serde("value", value, options.value, holder="Grouped", at=at)
         key_serde = key_serde or read_serde(mapper, "key", key=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mustela.api.errors import BadOptionError
 from mustela.api.functions import check_function
 from mustela.api.given_types import read_serde
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.joined import TableJoined
 from mustela.api.options import Materialized, options_or
 from mustela.api.origin import user_origin
@@ -49,6 +50,7 @@ class _Wish:
     store: str | None
     materialized: Materialized[Any, Any] | None
     table_joined: TableJoined | None = None
+    on_error: OnError | None = None
 
 
 class TableJoins(Handle[K, V]):
@@ -66,6 +68,7 @@ class TableJoins(Handle[K, V]):
         store: str | None = None,
         materialized: Materialized[K, R] | None = None,
         table_joined: TableJoined | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, R]:
         """Join with the rows of another table that have the same key.
 
@@ -82,6 +85,8 @@ class TableJoins(Handle[K, V]):
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
             table_joined: The name of a join by foreign key.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of joined rows.
@@ -112,6 +117,7 @@ class TableJoins(Handle[K, V]):
             store=store,
             materialized=materialized,
             table_joined=table_joined,
+            on_error=on_error,
         )
         return self._join("inner", other, joiner, wish)
 
@@ -127,6 +133,7 @@ class TableJoins(Handle[K, V]):
         store: str | None = None,
         materialized: Materialized[K, R] | None = None,
         table_joined: TableJoined | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, R]:
         """Join with another table; the result has a row for each row of this table.
 
@@ -141,6 +148,8 @@ class TableJoins(Handle[K, V]):
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
             table_joined: The name of a join by foreign key.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of joined rows.
@@ -171,10 +180,11 @@ class TableJoins(Handle[K, V]):
             store=store,
             materialized=materialized,
             table_joined=table_joined,
+            on_error=on_error,
         )
         return self._join("left", other, joiner, wish)
 
-    def outer_join(
+    def outer_join(  # noqa: PLR0913 - a function, and the options of the result
         self,
         other: KTable[K, W],
         joiner: Callable[[V | None, W | None], R],
@@ -183,6 +193,7 @@ class TableJoins(Handle[K, V]):
         value: type[R] | Serde[R] | None = None,
         name: str | None = None,
         store: str | None = None,
+        on_error: OnError | None = None,
     ) -> KTable[K, R]:
         """Join with another table; the result has a row where either table has one.
 
@@ -193,6 +204,8 @@ class TableJoins(Handle[K, V]):
             name: Step name; made from the step's place if not given.
             store: Name of a store to keep the result in; it is not stored if not given.
             materialized: Options of that store.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The table of joined rows.
@@ -214,7 +227,9 @@ class TableJoins(Handle[K, V]):
             ...     driver.create_output_topic("contacts").read_values_to_list()
             ['555', 'ann@example.org']
         """
-        wish = _Wish(value=value, name=name, store=store, materialized=materialized)
+        wish = _Wish(
+            value=value, name=name, store=store, materialized=materialized, on_error=on_error
+        )
         return self._join("outer", other, joiner, wish)
 
     def _join(
@@ -233,6 +248,7 @@ class TableJoins(Handle[K, V]):
         place = self._registry.place(
             verb, parents=(self._name, other.name), at=at, name=said, apart=stored or other.name
         )
+        place["on_error"] = read_on_error(wish.on_error, verb=verb, at=at)
         key = choose_serde("key", None, options.key, holder="Materialized", at=at)
         if extractor is None:
             key = join_key(self, other, key, at=at)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mustela.api.errors import BadOptionError, FunctionError, UnknownStoreError
 from mustela.api.functions import check_function, function_name
+from mustela.api.handlers import OnError, read_on_error
 from mustela.api.origin import user_origin
 from mustela.api.serdes import choose_serde
 from mustela.api.stores import StoreBuilder
@@ -56,6 +57,7 @@ class TransactVerb(Handle[K, V]):
         stores: str | StoreBuilder | Sequence[str | StoreBuilder],
         name: str | None = None,
         key: Any = None,
+        on_error: OnError | None = None,
     ) -> TransactedKStream[Any, Any]:
         """Run a transaction for each record, over several keys of one or more stores.
 
@@ -82,6 +84,8 @@ class TransactVerb(Handle[K, V]):
             name: Step name; made from the step's place if not given.
             key: Type or serde of the keys of the records that are sent on; the stream's if not
                 given.
+            on_error: What happens to a record that fails here; see `mustela.handlers`. The
+                application's handlers if not given.
 
         Returns:
             The stream of the records that the transactions sent on, in the order of their records.
@@ -125,6 +129,7 @@ class TransactVerb(Handle[K, V]):
         place = registry.place(
             "transact", parents=(self._name,), at=at, name=name, apart=function_name(fn)
         )
+        place["on_error"] = read_on_error(on_error, verb="transact", at=at)
         return _attach(
             self, place, _What(keys=keys, fn=fn, touches=touches, key=key_serde, parent=self._name)
         )

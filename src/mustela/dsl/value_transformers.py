@@ -110,6 +110,7 @@ def add_transformer(
     registry.add(TableToStreamNode(**changes, mapper=None))
     stream = Handle[Any, Any](registry, changes["name"], *table.serdes)
     between = registry.place("transformer", parents=(changes["name"],), at=at, path=step)
+    between["on_error"] = mapped.place.get("on_error")
     transforming = TransformerProcessors(supplier, timed)
     attach_processor(stream, between, transforming, Ties(stores), verb="process_values")
     behind = mapped.place.copy()
