@@ -59,6 +59,10 @@ class Asked:
         self.attempts = 1
         self.records: Sequence[Record[Any, Any]] = ()
 
+    def begin(self) -> None:
+        """Forget which row failed."""
+        self._in_hand = None
+
     def take(self, batch: object, row: int) -> None:
         """Note which row failed: the same one again is another attempt."""
         before = self._in_hand

@@ -183,7 +183,7 @@ def topics_of(builder: StreamsBuilder) -> set[str]:
     }
 
 
-def run(build: Build, **options: Any) -> tuple[dict[str, float], list[Any]]:
+def run(build: Build, **options: Any) -> tuple[dict[str, int], list[Any]]:
     """Feed a step a good, a bad and a good record; return the counts, and the dead letters."""
     builder = StreamsBuilder()
     build(builder, {"name": "step", **options})

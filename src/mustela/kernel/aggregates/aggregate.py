@@ -274,20 +274,23 @@ class FoldOperator(LaneOperator[F]):
         on_user = failing(batch, self.user_failures(self._function))
         on_encode = failing(batch, self.encode_failures())
         headers = batch.headers if codec.headed else None
-        rows = zip(key_bytes, batch.keys, batch.values, batch.timestamps, strict=True)
-        for row, (place, key, value, record_time) in enumerate(rows):
+        keys, record_values, record_times = batch.keys, batch.values, batch.timestamps
+        row, count = 0, len(key_bytes)
+        while row < count:
+            place, record_time = key_bytes[row], record_times[row]
             old = totals[place]
             time = record_time if old is None else max(record_time, latest[place])
             on_failure = on_user
             try:
-                new = fold(key, value, old)
+                new = fold(keys[row], record_values[row], old)
                 if new is None and self._merges:
                     raise TypeError(NO_PARTIAL_DELETES)
                 on_failure = on_encode
                 encoded = codec.encode_one(new, time, headers[row] if headers else ())
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                on_failure(row, error)
-                totals[place] = codec.decode_one(now[place])
+                again = on_failure.again(row, error)
+                totals[place] = codec.decode_one(now[place])  # which it may have changed in place
+                row += not again
                 continue
             if olds is not None:
                 olds.append(old if shares else codec.decode_one(now[place]))
@@ -297,6 +300,7 @@ class FoldOperator(LaneOperator[F]):
             touched.values.append(new if shares else codec.decode_one(encoded))
             touched.timestamps.append(time)
             updates.encoded.append(encoded)
+            row += 1
         return updates
 
     @staticmethod

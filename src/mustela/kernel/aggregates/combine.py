@@ -231,9 +231,26 @@ class FoldCombiner(Combiner):
                 if new is None:
                     raise TypeError(NO_PARTIAL_DELETES)
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._failures_of_adder.one(batch, row, error)
-            else:
-                partials[place] = new
+                new = self._folded_again((key, value, old), batch, row, error)
+                if new is None:
+                    continue
+            partials[place] = new
+
+    def _folded_again(
+        self, arguments: tuple[Any, Any, Any], batch: Batch, row: int, error: Exception
+    ) -> Any:
+        """Fold a row that failed as often as its handler wants; return None if that is in vain."""
+        key, value, old = arguments
+        while self._failures_of_adder.one(batch, row, error, repeats=True):
+            try:
+                new = self._fold(key, value, copy_value(old))
+            except Exception as another:  # noqa: BLE001 - the function is the user's
+                error = another
+                continue
+            if new is not None:
+                return new
+            error = TypeError(NO_PARTIAL_DELETES)
+        return None
 
     def finish(self) -> Batch | None:
         """Flush the partial results."""

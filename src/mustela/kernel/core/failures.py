@@ -200,6 +200,11 @@ class Failures:
             counters[f"replaced_records:{self.node.name}"] += 1
         return False
 
+    def begin(self) -> None:
+        """Count the attempts of a row anew: what fails now is another call for it."""
+        if self._asked is not None:
+            self._asked.begin()
+
     def _answer(self, batch: Batch, row: int, cause: BaseException, *, repeats: bool) -> str:
         """Return what happens to a row: a word of `Asked.answer`."""
         asked = self._asked

@@ -14,6 +14,7 @@ wall-clock punctuators. A timer that is registered meanwhile and is already due 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, cast
 
@@ -25,6 +26,7 @@ from mustela.api.timers import (
     Timer,
 )
 from mustela.kernel.core.event_time import EventClock
+from mustela.kernel.core.failures import Failures
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.processors.processor_step import Hand, ProcessorStep, Task
 from mustela.kernel.processors.punctuation import GroupSchedules, Schedule
@@ -115,10 +117,12 @@ class ProcessorTime:
 
     def register(self, task: Task, domain: TimeDomain, timer: StoredTimer) -> None:
         """Register a timer of a key of the task's key group."""
+        self._remember(task, domain, timer.key, timer.name)
         self._timers.register(domain, task.group, timer)
 
     def delete(self, task: Task, domain: TimeDomain, key: bytes, name: bytes) -> None:
         """Remove a timer of a key of the task's key group."""
+        self._remember(task, domain, key, name)
         self._timers.delete(domain, task.group, key, name)
 
     def key_in_hand(self) -> bytes | None:
@@ -191,10 +195,9 @@ class ProcessorTime:
         )
         self._firing = stored
         self._now_in_hand(stored.time, order or self._order(group, stored.time))
+        call = partial(task.processor.on_timer, timer, task.context)
         try:
-            task.processor.on_timer(timer, task.context)
-        except Exception as error:  # noqa: BLE001 - the function is the user's
-            self._failed(task.processor.on_timer, error, timer.key, stored.key)
+            self._try(call, timer.key, stored.key)
         finally:
             operator.take_in_hand(None)
             self._firing = None
@@ -205,9 +208,7 @@ class ProcessorTime:
         for schedule in self._of(group).due(kind, now):
             self._now_in_hand(now, order or self._order(group, now))
             try:
-                schedule.punctuator(now)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._failed(schedule.punctuator, error)
+                self._try(partial(schedule.punctuator, now))
             finally:
                 self._operator.take_in_hand(None)
 
@@ -215,22 +216,51 @@ class ProcessorTime:
         """Set the place of what is forwarded from now on."""
         self._operator.take_in_hand(Hand(max(time, 0), order=order))
 
-    def _failed(
-        self,
-        function: Callable[..., Any],
-        error: Exception,
-        key: Any = None,
-        key_bytes: bytes | None = None,
-    ) -> None:
-        """Let the handler decide about a failed timer or punctuator."""
+    def _try(self, call: partial[None], key: Any = None, key_bytes: bytes | None = None) -> None:
+        """Call a timer or a punctuator, as often as its handler says.
+
+        What a call wrote, forwarded and registered is taken back before the next. The last one's
+        stays, as a record's does.
+        """
+        operator, undo, sender = self._operator, self._operator.undo, self._operator.sender
+        asked: tuple[Failures, Batch] | None = None
+        while True:
+            sent = sender.sent
+            if undo is not None:
+                undo.begin()
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                asked = asked or self._asked(call.func, key, key_bytes)
+                failures, batch = asked
+                repeats = undo is not None and sender.can_forget(sent)
+                if not failures.one(batch, 0, error, repeats=repeats):
+                    return
+                assert undo is not None, operator.step.name
+                undo.back()
+                sender.forget(sent)
+            else:
+                return
+
+    def _asked(
+        self, function: Callable[..., Any], key: Any, key_bytes: bytes | None
+    ) -> tuple[Failures, Batch]:
+        """Return who decides about what has fired and failed, and that as a record."""
         operator = self._operator
         failures = operator.user_failures(function)
         failures.subject = "a punctuator" if key_bytes is None else "a timer"
-        assert operator.hand is not None, operator.step.name
         hand = operator.hand
+        assert hand is not None, operator.step.name
         origins = Origins([hand.timestamp], None, None if hand.order is None else [hand.order])
         known = None if key_bytes is None else [key_bytes]
-        failures.one(Batch([key], [None], origins, key_bytes=known), 0, error)
+        return failures, Batch([key], [None], origins, key_bytes=known)
+
+    def _remember(self, task: Task, domain: TimeDomain, key: bytes, name: bytes) -> None:
+        """Let a change of a timer be taken back if the call that makes it fails."""
+        undo = self._operator.undo
+        if undo is not None:
+            timers = self._timers.of(domain, task.group)
+            undo.remember(timers, (key, name), timers.before(key, name))
 
     def _prefetch(self, group: int, keys: list[bytes]) -> None:
         """Fetch the state of the keys of timers that are about to fire."""

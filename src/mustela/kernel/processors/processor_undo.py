@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from mustela.state.kinds.layout import RowView
 
-__all__ = ["Undo"]
+__all__ = ["Restored", "Undo"]
+
+
+class Restored(Protocol):
+    """What can be set back to what it was."""
+
+    def put(self, key: Any, value: Any, /) -> None:
+        """Set a key to what it was."""
+        ...
 
 
 class Undo:
@@ -19,7 +27,7 @@ class Undo:
     __slots__ = ("_before",)
 
     def __init__(self) -> None:
-        self._before: list[tuple[RowView, bytes, bytes | None]] = []
+        self._before: list[tuple[Restored, Any, Any]] = []
 
     def over(self, rows: RowView) -> Any:
         """Return rows whose writes are remembered."""
@@ -28,6 +36,10 @@ class Undo:
     def note(self, rows: RowView, key: bytes) -> None:
         """Remember the value of a key before it is written."""
         self._before.append((rows, key, rows.get(key)))
+
+    def remember(self, rows: Restored, key: Any, before: Any) -> None:
+        """Remember what ``rows`` need to restore a key."""
+        self._before.append((rows, key, before))
 
     def begin(self) -> None:
         """Forget what earlier attempts wrote."""

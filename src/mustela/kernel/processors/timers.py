@@ -93,6 +93,21 @@ class GroupTimers:
         """Remove a timer, if it is set."""
         self._changed[key, name] = None
 
+    def before(self, key: bytes, name: bytes) -> tuple[int | None] | None:
+        """Return what `put` needs to take back the next change of a timer."""
+        place = (key, name)
+        return (self._changed[place],) if place in self._changed else None
+
+    def put(self, place: tuple[bytes, bytes], before: tuple[int | None] | None) -> None:
+        """Take back the change of a timer that was made since `before`; none has fired since."""
+        if before is None:
+            self._changed.pop(place, None)
+            return
+        (time,) = before
+        self._changed[place] = time
+        if time is not None:
+            heappush(self._heap, (time, *place))
+
     def due_time(self, until: int) -> int | None:
         """Return the time of the first timer with time <= until, or None."""
         first = self._peek(until)
@@ -135,7 +150,7 @@ class GroupTimers:
         heap, changed = self._heap, self._changed
         while heap:
             time, key, name = first = heap[0]
-            if changed[key, name] == time:
+            if changed.get((key, name)) == time:
                 return first if time <= until else None
             heappop(heap)  # replaced, deleted, or already fired
         return None

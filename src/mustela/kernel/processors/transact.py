@@ -175,7 +175,9 @@ class TransactOperator(Operator[TransactNode]):
         failures = self.user_failures(self.node.fn)
         function, transaction = self.node.fn or _run_request, Transaction(scope)
         begin, commit = scope.begin, scope.commit
-        for row, (key, value, declared) in enumerate(rows):
+        row, failed = 0, None
+        while row < len(rows):
+            key, value, declared = rows[row]
             begin(row, declared)
             try:
                 result = function(key, value, transaction)
@@ -184,13 +186,16 @@ class TransactOperator(Operator[TransactNode]):
             except Exception as error:  # noqa: BLE001 - the function is the user's
                 if requested:
                     failures.function = value.fn
-                failures.one(self._record(batch, row, key, value), 0, error)
+                failed = failed or self._record(batch, row, key, value)
+                if failures.one(failed, 0, error, repeats=True):
+                    continue
             else:
                 commit()
                 for pair in scope.forwarded:
                     results.add(row, *pair)
                 if result is not None:
                     results.add(row, key, result)
+            row, failed = row + 1, None
         if len(refused):
             self.count("refused_transactions", len(refused))
         self.count("transactions", len(rows))

@@ -109,7 +109,9 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
         changed: dict[bytes, bytes | None] = {}
         replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
         timestamps, keys, headers = batch.timestamps, batch.keys, batch.headers
-        for row, (key, operation) in enumerate(zip(key_bytes, batch.values, strict=True)):
+        row, count = 0, len(key_bytes)
+        while row < count:
+            key, operation = key_bytes[row], batch.values[row]
             before = stored[key]
             try:
                 new = operation.fn(self._codec.decode_one(before), *operation.args)
@@ -117,13 +119,13 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
                 if headers is not None:
                     after = self._codec.with_headers(after, headers[row])
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._bad_rows.function = operation.fn
-                self._bad_rows.one(batch, row, error)
+                row += not self._again(batch, row, error)
                 continue
             stored[key] = changed[key] = after
             if operation.reply is not None:
                 old = self._codec.decode_one(before)
                 replies.append((row, operation, Updated(keys[row], old, isolated(new))))
+            row += 1
         if changed:
             self._store.put_many(list(changed), list(changed.values()))
         return self._replies(batch, replies)
@@ -139,19 +141,25 @@ class UpdateOperator(KeyedOperator[UpdateNode]):
             for group in set(groups)
         }
         replies: list[tuple[int, Operation, Updated[Any, Any]]] = []
-        headers = batch.headers
-        columns = zip(groups, batch.keys, batch.values, batch.timestamps, strict=True)
-        for row, (group, key, operation, timestamp) in enumerate(columns):
+        headers, timestamps = batch.headers, batch.timestamps
+        row, count = 0, len(key_bytes)
+        while row < count:
+            key, operation = batch.keys[row], batch.values[row]
             try:
                 mine = () if headers is None else headers[row]
-                old, new = views[group].apply(key, operation, timestamp, mine)
+                old, new = views[groups[row]].apply(key, operation, timestamps[row], mine)
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._bad_rows.function = operation.fn
-                self._bad_rows.one(batch, row, error)
+                row += not self._again(batch, row, error)
                 continue
             if operation.reply is not None:
                 replies.append((row, operation, Updated(key, isolated(old), isolated(new))))
+            row += 1
         return replies
+
+    def _again(self, batch: Batch, row: int, error: Exception) -> bool:
+        """Return whether a record's change is tried again: what it gets is decoded once more."""
+        self._bad_rows.function = batch.values[row].fn
+        return self._bad_rows.one(batch, row, error, repeats=True)
 
     @staticmethod
     def _replies(

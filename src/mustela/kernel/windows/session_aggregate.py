@@ -78,8 +78,8 @@ class SessionAggregateOperator(WindowOperator):
             retained = self.node.store.retention_ms or 0
             kept_ms = self._clock.kept_ms(needed=self._lasting, retained=retained)
             self._in_sight = max(self._lasting, kept_ms)
-        self._merge = make_merge(self.node)
-        self._fold = make_session_fold(self.node)
+        self._merge = self.tried(make_merge(self.node))
+        self._fold = self.tried(make_session_fold(self.node))
         self._initializer = self.node.initializer or (lambda: None)
         self._sessions: dict[bytes, list[WindowCell]] = {}
 

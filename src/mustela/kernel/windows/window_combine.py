@@ -201,9 +201,24 @@ class WindowFoldCombiner(_Combiner):
             try:
                 partials[name] = self._folded(key, value, copy_value(old) if careful else old)
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._failures_of_adder.one(batch, row, error)
-                failed.add(row)
+                new = self._folded_again((key, value, old), batch, row, error)
+                if new is None:
+                    failed.add(row)
+                else:
+                    partials[name] = new
         return failed
+
+    def _folded_again(
+        self, arguments: tuple[Any, Any, Any], batch: Batch, row: int, error: Exception
+    ) -> Any:
+        """Fold a row that failed as often as its handler wants; return None if that is in vain."""
+        key, value, old = arguments
+        while self._failures_of_adder.one(batch, row, error, repeats=True):
+            try:
+                return self._folded(key, value, copy_value(old))
+            except Exception as another:  # noqa: BLE001 - the function is the user's
+                error = another
+        return None
 
     def _folded(self, key: Any, value: Any, total: Any) -> Any:
         new = self._fold(key, value, total)
@@ -221,10 +236,12 @@ class WindowFoldCombiner(_Combiner):
         kept: list[int] = []
         for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
             try:
-                values.append(self._folded(key, value, None))
-                kept.append(row)
+                new = self._folded(key, value, None)
             except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._failures_of_adder.one(batch, row, error)
+                new = self._folded_again((key, value, None), batch, row, error)
+            if new is not None:
+                values.append(new)
+                kept.append(row)
         rows = batch.take(kept).with_values(values)
         rows.key_bytes = [key_bytes[row] for row in kept]
         return rows if kept else None

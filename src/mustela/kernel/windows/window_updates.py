@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mustela.api.handlers import Handling
 from mustela.kernel.aggregates.aggregate import AggregateOperator
 from mustela.kernel.core.changes import ChangeOrigins
 from mustela.kernel.core.isolate import copy_value
@@ -105,6 +106,18 @@ class _EncodeError(Exception):
     """A row cannot be encoded; the cause says why."""
 
 
+class _AnsweredError(Exception):
+    """A function failed on a record, and the handler has said what becomes of that.
+
+    Args:
+        end: The error that ends the epoch, if it said that.
+    """
+
+    def __init__(self, end: Exception | None = None) -> None:
+        super().__init__()
+        self.end = end
+
+
 class WindowOperator(AggregateOperator[WindowAggregateNode]):
     """An aggregation whose windows depend on earlier records.
 
@@ -121,7 +134,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         self._store = self.lane_store(self.node.store)
         self._clock = self.event_clock(self._store)
         self._closer = WindowCloser(self, self._store, self._clock, self._codec)
-        self._fold = make_window_fold(self.node, partials=False)
+        self._retries = isinstance(self.processing_handler, Handling)
+        self._in_hand: tuple[Batch, int] | None = None
+        self._fold = self.tried(make_window_fold(self.node, partials=False))
         self._tells = self.node.emit == "update"
         self._every = self._tells and (options.emit == "every" or self.step.each_change)
         careful = {self.processing_handler, self.production_handler} != {"fail"}
@@ -170,12 +185,20 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
         """Fold some rows one by one; return the late ones as `fold_all` does."""
         late: list[int] = []
         keys, values, timestamps = batch.keys, batch.values, batch.timestamps
+        retries = self._retries
         for row in rows:
             name = key_bytes[row]
+            if retries:
+                self._in_hand = batch, row
             try:
                 missed = self.add(row, name, keys[row], values[row], timestamps[row], times[row])
             except _EncodeError as error:
                 self._refusing.one(batch, row, error.__cause__ or error)
+                self.recover(name)
+                continue
+            except _AnsweredError as answered:
+                if answered.end is not None:
+                    raise answered.end from answered.end.__cause__
                 self.recover(name)
                 continue
             except Exception as error:  # noqa: BLE001 - the function is the user's
@@ -185,11 +208,48 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             late += [row] * missed
         return late
 
+    def tried(self, function: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+        """Return a function that is called again for a record as often as its handler wants.
+
+        That is done for one call, and not for the record: it may be in other windows already. Each
+        call gets the aggregates as they were before the first.
+
+        Args:
+            function: Called with a key, a value or an aggregate, and an aggregate.
+        """
+        if not self._retries:
+            return function
+        own = self.own
+
+        def call(key: Any, value: Any, total: Any) -> Any:
+            kept = own(value), own(total)
+            try:
+                return function(key, value, total)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                failure = error
+            assert self._in_hand is not None, self.step.name
+            self._failing.begin()
+            while self._wants_again(*self._in_hand, failure):
+                try:
+                    return function(key, *map(own, kept))
+                except Exception as error:  # noqa: BLE001 - the function is the user's
+                    failure = error
+            raise _AnsweredError from failure
+
+        return call
+
+    def _wants_again(self, batch: Batch, row: int, error: Exception) -> bool:
+        try:
+            return self._failing.one(batch, row, error, repeats=True)
+        except Exception as end:
+            raise _AnsweredError(end) from end
+
     def forget(self) -> None:
         """Release the working state, because the garbage collector would traverse all of it."""
         self._touches = []
         self._told = []
         self._headers = None
+        self._in_hand = None
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch the windows that the records may touch."""
