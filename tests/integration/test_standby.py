@@ -121,6 +121,22 @@ def test_a_standby_can_be_stopped(make: Callable[..., App]) -> None:
     assert (second.state, second.error) == (AppState.STOPPED, None)
 
 
+def test_an_instance_that_was_replaced_becomes_the_standby(make: Callable[..., App]) -> None:
+    """With `standby`, and in the same process; when the other has ended it goes on."""
+    first, second = make(standby=True), make()
+    first.start()
+    await_living(first)
+    first.pause()
+    assert first.wait_until(AppState.PAUSED, SOON), first.error
+    second.start()
+    assert second.wait_until(AppState.RUNNING, SOON), second.error
+    assert first.wait_until(AppState.STANDBY, SOON), first.error
+    second.close(SOON)
+    assert first.wait_until(AppState.RUNNING, SOON), first.error
+    assert first.coordinator is not None
+    assert first.coordinator.state.incarnation == 3
+
+
 def test_a_paused_instance_notices_that_another_one_took_over(make: Callable[..., App]) -> None:
     """By itself, without being resumed: whoever watches it need not wait for that."""
     first, second = make(), make()

@@ -37,12 +37,24 @@ class NoAdminServerError(UsageError):
 
 
 def run(
-    target: Target, /, *, set: Assignments = None, json: Json = False, debug: Debug = False
+    target: Target,
+    /,
+    *,
+    standby: Annotated[
+        bool,
+        Parameter(
+            name="--standby", negative=(), help="Wait while another instance runs: standby=true."
+        ),
+    ] = False,
+    set: Assignments = None,
+    json: Json = False,
+    debug: Debug = False,
 ) -> int:
     """Run an application until it is stopped; Ctrl-C and SIGTERM let the epoch finish first.
 
     Args:
         target: The module, and the name of the application in it.
+        standby: Wait while another instance runs, ready to take over.
         set: Settings for this run.
         json: Print events on standard output as JSON, one per line. The log goes to standard
             error; the settings log.level and log.format say what is in it.
@@ -53,7 +65,7 @@ def run(
 
     app = load_app(target)
     app.debug = app.debug or debug
-    app.configure(**parse_assignments(set or ()))
+    app.configure(**parse_assignments(set or ()), **({"standby": True} if standby else {}))
     secrets = secrets_of(app.settings.model_dump())
     if json:
         app.add_listener(EventPrinter(app.settings.application_id, secrets))

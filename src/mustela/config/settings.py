@@ -174,13 +174,14 @@ class TopologySettings(Section):
 class LeaseSettings(Section):
     """How an instance says that it lives."""
 
-    interval: Duration = Field(
-        default=timedelta(seconds=3),
+    interval: Duration | None = Field(
+        default=None,
         ge=timedelta(milliseconds=100),
         le=timedelta(minutes=5),
         description="Time between two records in the topic `<application_id>-lease`, which tell "
         "standbys and `mustela reset` that an instance is alive. One that misses three is assumed "
-        "dead; only Kafka's fencing decides who owns the application.",
+        "dead; only Kafka's fencing decides who owns the application. null: 400 milliseconds with "
+        "`standby`, where a standby takes over in so much less time, otherwise 3 seconds.",
     )
 
 
@@ -330,7 +331,8 @@ class Settings(BaseSettings):
     standby: bool = Field(
         default=False,
         description="Wait at startup while another instance is running, instead of taking over "
-        "from it.",
+        "from it, with Spark started and the state of this host kept up to date; and wait again "
+        "when another instance has taken over.",
     )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()

@@ -104,7 +104,11 @@ class App(Hooked, Readable):
         self._logbook = Logbook(self._clock)
         super().__init__(self._clock, self._board, self._logbook)
         self._lives = Lives(
-            self._standing, self._hooks, self._uncaught, lambda: self.settings.restart
+            self._standing,
+            self._hooks,
+            self._uncaught,
+            lambda: self.settings.restart,
+            lambda: self.settings.standby,
         )
         self._published = Published(self._clock, lambda: self.state, lambda: self._queries.close())
         self._queries = Queries(self._published, clock=self._clock)

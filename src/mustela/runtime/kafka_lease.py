@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 from mustela.clock import Clock
 from mustela.config.clients import client_properties
@@ -24,9 +25,11 @@ from mustela.runtime.lease import (
     lease_topic,
 )
 
-__all__ = ["KafkaLeaseLog", "keeper_of"]
+__all__ = ["KafkaLeaseLog", "interval_of", "keeper_of"]
 
 _KEY = b"lease"
+_INTERVAL = timedelta(seconds=3)
+_INTERVAL_WITH_STANDBY = timedelta(milliseconds=400)
 _SEND_TIMEOUT_S = 2.0
 _READ_TIMEOUT_S = 10.0
 
@@ -86,6 +89,18 @@ class KafkaLeaseLog:
         self._admin.close()
 
 
+def interval_of(settings: Settings) -> timedelta:
+    """Return the time between two leases of an instance.
+
+    Example:
+        >>> from pathlib import Path
+        >>> given = {"application_id": "app", "standby": True}
+        >>> interval_of(Settings.load(given, environ={}, directory=Path("/")))
+        datetime.timedelta(microseconds=400000)
+    """
+    return settings.lease.interval or (_INTERVAL_WITH_STANDBY if settings.standby else _INTERVAL)
+
+
 def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int]) -> LeaseKeeper:
     """Return the keeper of the lease by which this process shows that it runs an application.
 
@@ -94,7 +109,7 @@ def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int
         clock: Wall-clock time.
         incarnation: Returns the number of the run, 0 before it has one.
     """
-    interval = settings.lease.interval.total_seconds()
+    interval = interval_of(settings).total_seconds()
     now_ms, host, pid = clock.now_ms(), socket.gethostname(), os.getpid()
     lease = Lease(
         instance=f"{host}/{pid}/{threading.get_ident()}/{now_ms}",

@@ -250,11 +250,18 @@ class LeaseWatch:
         log: The lease topic.
         clock: Monotonic time.
         pause: Waits some seconds, and returns whether to stop waiting; default: the clock waits.
+        pause_s: Seconds between two looks.
     """
 
     def __init__(
-        self, log: LeaseLog, clock: Clock, pause: Callable[[float], object] | None = None
+        self,
+        log: LeaseLog,
+        clock: Clock,
+        pause: Callable[[float], object] | None = None,
+        *,
+        pause_s: float = _PAUSE_S,
     ) -> None:
+        self._pause_s = pause_s
         self._log = log
         self._clock = clock
         self._pause = pause or clock.sleep
@@ -290,7 +297,7 @@ class LeaseWatch:
             return None
         deadline = self._clock.monotonic() + max(x.ttl_ms for x in waited_for.values()) / 1000
         while self._clock.monotonic() < deadline:
-            if self._pause(_PAUSE_S):
+            if self._pause(self._pause_s):
                 return None
             position, new = self._log.read(position)
             fresh = _newest(_open(new))

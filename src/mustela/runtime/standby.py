@@ -14,6 +14,10 @@ from mustela.runtime.passing_faults import PassingFaults
 __all__ = ["others_alive"]
 
 
+_PAUSE_S = 0.1
+"""So often a standby looks whether the other instance has said that it is alive."""
+
+
 def others_alive(
     settings: Settings, clock: Clock, wait: Callable[[float], bool], listener: Listener
 ) -> Iterator[Lease]:
@@ -26,7 +30,7 @@ def others_alive(
         listener: Notified of tolerated faults.
     """
     log = KafkaLeaseLog(settings)
-    watch = LeaseWatch(log, clock, wait)
+    watch = LeaseWatch(log, clock, wait, pause_s=_PAUSE_S)
     faults = PassingFaults(clock, limit=settings.commit_timeout.total_seconds())
     try:
         while (lease := faults.retry(watch.living, listener.on_error)) is not None:

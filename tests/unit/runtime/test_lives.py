@@ -16,6 +16,7 @@ from mustela.errors import DataError, EnvironmentFault, MustelaError, UsageError
 from mustela.events import Failed, Listener, Said, UncaughtAnswer
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
+from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.app import AppStateError
 from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.coordinator import Coordinator
@@ -84,6 +85,20 @@ class Stage:
 
     def run(self) -> BaseException | None:
         return self.lives.run(lambda: self)
+
+
+def test_a_standby_that_was_replaced_waits_again() -> None:
+    """No handler is asked, and no restart is counted; without `standby` it ends with the error."""
+    fenced = FencedError("another instance took over")
+    stage = Stage(fenced, None)
+    stage.lives = Lives(
+        stage.standing, stage.hooks, stage.uncaught, lambda: NO_PAUSE, is_standby=lambda: True
+    )
+    assert stage.run() is None
+    assert (stage.lived, stage.told.answers) == (2, [])
+    alone = Stage(fenced)
+    assert alone.run() is fenced
+    assert alone.lived == 1
 
 
 def test_hooks_run_once_each_around_all_lives() -> None:

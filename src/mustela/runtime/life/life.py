@@ -20,9 +20,11 @@ from mustela.runtime.lease import LeaseKeeper
 from mustela.runtime.life.commit_watch import CommitWatch
 from mustela.runtime.life.lives import Lives, named
 from mustela.runtime.life.standing import Standing
+from mustela.runtime.life.warm import WarmStandby
 from mustela.runtime.logbook import Logbook
-from mustela.runtime.ports import World
+from mustela.runtime.ports import LocalState, World
 from mustela.runtime.reading import Published
+from mustela.runtime.replica.replica import Replica
 from mustela.runtime.standby import others_alive
 from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.start.recovery import Recovery
@@ -84,6 +86,7 @@ class Life:
         self._lives = lives
         self.engine: Engine | None = None
         self.coordinator: Coordinator | None = None
+        self._ready: tuple[World, Recovery] | None = None
 
     def live(self) -> None:
         """Run epochs until the application is asked to stop.
@@ -93,27 +96,29 @@ class Life:
         """
         means, standing = self._means, self._standing
         settings = means.settings
+        engine = self.engine = load_engine(means.engine_name)
+        warm: WarmStandby | None = None
         if settings.standby:
-            self._stand_by()
+            warm = self._stand_by(engine)
             if standing.stopping.is_set():
                 return
-        engine = self.engine = load_engine(means.engine_name)
         # Before anything is read or created: what `mustela reset` deletes after it has found no
         # instance must not be what this one has seen.
         keeper = keeper_of(settings, means.clock, incarnation=self._incarnation)
         keeper.start()
         try:
             keeper.wait_until_said(standing.stopping.is_set)
-            checked = self._checked(world := kafka_world(settings, means.clock))
+            world, checked = self._ready or self._check()
         except BaseException:
             keeper.stop(ended=True)
+            self._cool(warm, engine)
             raise
         try:
             try:
-                options = EngineOptions.of(
-                    settings, session=means.session, debug=means.debug, say=standing.say
-                )
-                engine.start(replace(options, logs=means.logbook.options))
+                if warm is None:
+                    self._start_engine(engine)
+                else:
+                    warm.take_over()
                 self.coordinator = Coordinator(
                     settings,
                     means.plan,
@@ -126,19 +131,32 @@ class Life:
                     uncaught=self._lives.answer,
                     published=means.published,
                 )
+                if warm is not None:
+                    self.coordinator.run.opening.before_restore = warm.reach
                 self._run(self.coordinator, keeper)
             finally:
                 keeper.stop(ended=not self._is_fenced())
         finally:
+            if warm is not None and self.coordinator is None:
+                warm.stop()
             engine.stop()
 
-    def _checked(self, world: World) -> Recovery:
+    def _check(self) -> tuple[World, Recovery]:
+        """Return the world, and what a check before the start found in it."""
         means = self._means
+        world = kafka_world(means.settings, means.clock)
         try:
-            return check_before_start(means.settings, means.plan, world, self._standing.fan)
+            return world, check_before_start(means.settings, means.plan, world, self._standing.fan)
         except BaseException:
             world.cluster.close()
             raise
+
+    def _start_engine(self, engine: Engine) -> None:
+        means = self._means
+        options = EngineOptions.of(
+            means.settings, session=means.session, debug=means.debug, say=self._standing.say
+        )
+        engine.start(replace(options, logs=means.logbook.options))
 
     def interrupt(self) -> None:
         """End the running job, and start no other; may be called from any thread."""
@@ -171,15 +189,55 @@ class Life:
             standing.set(AppState.DRAINING)
             coordinator.close()
 
-    def _stand_by(self) -> None:
-        """Wait while another instance is alive, or until this one is asked to stop."""
+    def _stand_by(self, engine: Engine) -> WarmStandby | None:
+        """Wait while another instance is alive, or until this one is asked to stop.
+
+        Returns:
+            What is ready for a takeover; None if no other instance is alive, or to stop.
+        """
         means, standing = self._means, self._standing
         wait = standing.stopping.wait
-        for lease in others_alive(means.settings, means.clock, wait, standing.fan):
-            if standing.state is not AppState.STANDBY:
-                standing.set(AppState.STANDBY)
-                standing.fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
+        warm: WarmStandby | None = None
+        try:
+            for lease in others_alive(means.settings, means.clock, wait, standing.fan):
+                if warm is None:
+                    standing.set(AppState.STANDBY)
+                    standing.fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
+                    warm = self._warm(engine)
+        except BaseException:
+            self._cool(warm, engine)
+            raise
+        if standing.stopping.is_set():
+            self._cool(warm, engine)
+            return None
         standing.set(AppState.STARTING)
+        return warm
+
+    def _warm(self, engine: Engine) -> WarmStandby:
+        """Check that this program can take over, and begin to get ready for it."""
+        means, standing = self._means, self._standing
+        settings = means.settings
+        self._ready = world, checked = self._check()
+        backend = "memory" if settings.state.backend == "memory" else "disk"
+        name = settings.application_id
+        local = LocalState(application_id=name, root=settings.state_dir, backend=backend)
+        replica = Replica(
+            settings,
+            means.plan,
+            examine=checked.examine,
+            place=world.disk.choose(local, standing.say),
+        )
+        warm = WarmStandby(lambda: self._start_engine(engine), replica, means.clock, standing.fan)
+        warm.start()
+        return warm
+
+    def _cool(self, warm: WarmStandby | None, engine: Engine) -> None:
+        """End what was ready for a takeover that does not follow."""
+        if warm is not None:
+            warm.stop()
+            engine.stop()
+        if self._ready is not None:
+            self._ready[0].cluster.close()
 
     def _loop(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
         standing, clock = self._standing, self._means.clock

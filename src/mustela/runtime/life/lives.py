@@ -7,6 +7,7 @@ from typing import Protocol
 
 from mustela.config.lifetime import RestartSettings
 from mustela.errors import InvariantError, MustelaError
+from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.events import AppState, Failed, UncaughtAnswer
 from mustela.runtime.life.hooks import Hooks
 from mustela.runtime.life.standing import Standing
@@ -36,6 +37,7 @@ class Lives:
         hooks: Run before and after all of its lives.
         uncaught: Decides what to do about an error.
         limits: Returns the limits of restarts.
+        is_standby: Returns whether a life that was replaced is followed by one that waits.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class Lives:
         hooks: Hooks,
         uncaught: Uncaught,
         limits: Callable[[], RestartSettings],
+        is_standby: Callable[[], bool] = bool,
     ) -> None:
+        self._is_standby = is_standby
         self._standing = standing
         self._hooks = hooks
         self._uncaught = uncaught
@@ -90,6 +94,8 @@ class Lives:
 
     def answer(self, error: BaseException, *, may_skip: bool = False) -> UncaughtAnswer:
         """Return what to do about an error."""
+        if self._waits_again(error):
+            return UncaughtAnswer.RESTART
         return self._uncaught.answer(error, self._limits(), may_skip=may_skip)
 
     def _all(self, begin: Callable[[], OneLife]) -> BaseException | None:
@@ -105,10 +111,18 @@ class Lives:
         """Return whether another life follows a failed one, after waiting until it may."""
         if self.answer(error) is not UncaughtAnswer.RESTART:
             return self._standing.begin_again()
+        if self._waits_again(error):
+            self._standing.say(f"waits as a standby: {_first_line(error)}")
+            return True
         seconds = self._uncaught.pause_s(self._limits())
         self._standing.say(f"starts again in {seconds:g} s after an error: {_first_line(error)}")
         self._standing.stopping.wait(seconds)
         return self._standing.begin_again() or not self._standing.stopping.is_set()
+
+    def _waits_again(self, error: BaseException) -> bool:
+        """Whether the next life waits while the instance lives that took over."""
+        fenced = isinstance(error, FencedError)
+        return fenced and self._is_standby() and not self._standing.stopping.is_set()
 
     def _caught(self, act: Callable[[], None]) -> BaseException | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -95,6 +96,7 @@ class Opening:
         plan: The running plan, including the topics that patterns have found.
         recovery: Finds topics, the last record and start offsets.
         global_tables: Follows the topics of global tables.
+        before_restore: Called when the state is claimed, before what is missing is restored.
     """
 
     def __init__(  # noqa: PLR0913 - an application, its world, and what is known of it
@@ -119,6 +121,7 @@ class Opening:
         self.global_tables = GlobalFollower(plan, world.cluster, self._say)
         self._state_dir = settings.state_dir
         self._is_loaded = False
+        self.before_restore: Callable[[CommittedState], None] = lambda _state: None
 
     def row_checks(self) -> RowChecks:
         """Return the checks for rows that the broker would refuse."""
@@ -163,6 +166,7 @@ class Opening:
         state.watermark.resume(steady_ms(self._world.clock))
         self._place_state()
         self._load(state)
+        self.before_restore(state)
         if not state.is_empty:
             self._restore(state)
 

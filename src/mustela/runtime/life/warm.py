@@ -1,0 +1,131 @@
+"""A standby keeps ready what a takeover needs: the engine, and the state of its host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from mustela.clock import Clock
+from mustela.errors import EnvironmentFault, MustelaError
+from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.events import Listener, Said
+from mustela.runtime.replica.replica import Replica
+
+__all__ = ["WarmStandby"]
+
+_WAIT_S = 0.1
+_TRY_AGAIN_S = 2.0
+_JOIN_S = 30.0
+REACH_S = 5.0
+"""How long a takeover lets the replica catch up; what it lacks then is restored."""
+
+
+class WarmStandby:
+    """Starts the engine, and follows the state, while another instance runs.
+
+    Args:
+        start_engine: Starts the engine.
+        replica: Keeps the state of this host; it is closed here.
+        clock: Monotonic time.
+        listener: Receives what goes wrong, which never ends a standby: a takeover then restores.
+    """
+
+    def __init__(
+        self,
+        start_engine: Callable[[], None],
+        replica: Replica,
+        clock: Clock,
+        listener: Listener,
+    ) -> None:
+        self._start_engine = start_engine
+        self._replica = replica
+        self._clock = clock
+        self._listener = listener
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._is_lost = False
+        self._threads = [
+            threading.Thread(target=self._begin, name="mustela-standby-engine", daemon=True),
+            threading.Thread(target=self._follow, name="mustela-replica", daemon=True),
+        ]
+
+    @property
+    def replica(self) -> Replica:
+        """The state of this host."""
+        return self._replica
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def take_over(self) -> None:
+        """Stop following, and wait until the engine has started.
+
+        Raises:
+            MustelaError: If it could not.
+        """
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def reach(self, state: CommittedState) -> None:
+        """Bring the state of this host to what a claim has found, and close the replica.
+
+        Args:
+            state: The claimed state.
+        """
+        deadline = self._clock.monotonic() + REACH_S
+        try:
+            while not self._is_lost and self._clock.monotonic() < deadline:
+                record = self._replica.record
+                if record is not None and record.incarnation >= state.incarnation:
+                    break
+                self._replica.step(_WAIT_S)
+        except MustelaError as error:
+            self._listener.on_error(error)
+        finally:
+            # Whoever runs now marks them clean in the end: to sync them here would take time.
+            self._close(clean=False)
+
+    def stop(self) -> None:
+        """End the standby: no takeover follows."""
+        self._done.set()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        self._close(clean=True)
+
+    def _close(self, *, clean: bool) -> None:
+        with suppress(MustelaError):
+            self._replica.close(clean=clean)
+
+    def _begin(self) -> None:
+        try:
+            self._start_engine()
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            self._error = error
+
+    def _follow(self) -> None:
+        while not self._done.is_set():
+            try:
+                self._replica.step(_WAIT_S)
+            except EnvironmentFault as error:
+                self._listener.on_error(error)
+                if not error.retryable:
+                    self._give_up(error)
+                    return
+                self._done.wait(_TRY_AGAIN_S)
+            except MustelaError as error:
+                self._give_up(error)
+                return
+            else:
+                if self._replica.record is None:
+                    self._done.wait(_WAIT_S)
+
+    def _give_up(self, error: MustelaError) -> None:
+        self._is_lost = True
+        text = f"does not keep the state of this host up to date; a takeover restores it: {error}"
+        self._listener.on_event(Said(text=text))
