@@ -157,7 +157,10 @@ def _type_kind(spec: Any) -> str:
         return _type_kind(get_args(spec)[0])
     if spec is Any:
         return "a function"
-    plain = {str: "text", int: "number", bool: "`true`, `false`", Path: "path", type(None): "null"}
+    plain = {
+        **{str: "text", int: "number", bool: "`true`, `false`", Path: "path"},
+        **{timedelta: "duration", type(None): "null"},
+    }
     return plain.get(spec, "mapping")
 
 
