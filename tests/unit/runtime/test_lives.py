@@ -16,7 +16,6 @@ from mustela.errors import DataError, EnvironmentFault, MustelaError, UsageError
 from mustela.events import Failed, Listener, Said, UncaughtAnswer
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
-from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.app import AppStateError
 from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.coordinator import Coordinator

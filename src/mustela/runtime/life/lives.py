@@ -113,7 +113,7 @@ class Lives:
             return self._standing.begin_again()
         if self._waits_again(error):
             self._standing.say(f"waits as a standby: {_first_line(error)}")
-            return True
+            return self._standing.begin_standby() or self._standing.begin_again()
         seconds = self._uncaught.pause_s(self._limits())
         self._standing.say(f"starts again in {seconds:g} s after an error: {_first_line(error)}")
         self._standing.stopping.wait(seconds)

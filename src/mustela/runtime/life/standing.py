@@ -106,6 +106,14 @@ class Standing:
                 self.reset()
         return is_asked
 
+    def begin_standby(self) -> bool:
+        """Return whether a life that waits may follow one that was replaced; nothing is paused."""
+        with self.changed:
+            if self.stopping.is_set():
+                return False
+            self.reset()
+        return True
+
     def wait(self, holds: Callable[[], bool], timeout: timedelta | None) -> bool:
         """Wait until a condition holds, or the timeout expires; return whether it holds."""
         with self.changed:
