@@ -13,9 +13,12 @@ import pytest
 
 from mustela import StreamsBuilder
 from mustela.plan.plan import Plan
+from mustela.queries.errors import StateUnavailableError
+from mustela.queries.queries import Queries
 from mustela.runtime.app import App
 from mustela.runtime.record.epoch_record import EpochRecord
-from mustela.runtime.replica.replica import Replica, ReplicaView
+from mustela.runtime.replica.edition import ReplicaEdition
+from mustela.runtime.replica.replica import Replica
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S
 
@@ -60,10 +63,20 @@ def counting(source: str) -> object:
     return build
 
 
-def rows_in(view: ReplicaView) -> Rows:
-    """Return the rows of the one store."""
-    (groups,) = view.groups.values()
-    return {key: value for group in groups for key, value in group.range("counts", None, None)}
+def shown(replica: Replica) -> tuple[EpochRecord, Rows] | None:
+    """Return what a replica shows: the record of an epoch, and the rows of the one store."""
+    try:
+        edition = replica.newest()
+    except StateUnavailableError:
+        return None
+    assert isinstance(edition, ReplicaEdition)
+    place = edition.stores["counts"]
+    rows: Rows = {}
+    for group in range(place.groups):
+        view = edition.open(place.stage, group)
+        rows.update(view.range("counts", None, None))
+        view.close()
+    return edition.record, rows
 
 
 class Committed:
@@ -98,9 +111,8 @@ def test_a_replica_shows_each_epoch_of_an_application_as_it_was_committed(
     seen: list[tuple[EpochRecord, Rows]] = []
 
     def look(replica: Replica) -> None:
-        if replica.step(0.05) and (view := replica.view()) is not None:
-            seen.append((view.record, rows_in(view)))
-            view.close()
+        if replica.step(0.05) and (found := shown(replica)) is not None:
+            seen.append(found)
 
     replica = Replica(app.settings, plan, examine=lambda: None, place=tmp_path / "replica")
     done = threading.Event()
@@ -126,12 +138,14 @@ def test_a_replica_shows_each_epoch_of_an_application_as_it_was_committed(
             assert rows == committed.at(record)
         world.send(source, [(None, "w1")])
         world.drain(app)
+        app_count = app.store("counts").get("w1")
     again = Replica(app.settings, plan, examine=lambda: None, place=tmp_path / "replica")
     world.until(lambda: not again.step(0.05) and again.record, "it has caught up")
-    view = again.view()
-    assert view is not None
-    assert rows_in(view) == Committed(world, plan).at(view.record)
-    view.close()
+    found = shown(again)
+    assert found is not None
+    assert found[1] == Committed(world, plan).at(found[0])
+    with Queries(again).snapshot() as snapshot:
+        assert snapshot.store("counts").get("w1") == app_count
     again.close()
     assert not watcher.errors
 
@@ -163,8 +177,7 @@ def test_a_replica_that_is_killed_goes_on_from_its_directory(world: World, tmp_p
             world.drain(app)
     replica = Replica(app.settings, plan, examine=lambda: None, place=place)
     world.until(lambda: not replica.step(0.05) and replica.record, "it has caught up")
-    view = replica.view()
-    assert view is not None
-    assert rows_in(view) == Committed(world, plan).at(view.record)
-    view.close()
+    found = shown(replica)
+    assert found is not None
+    assert found[1] == Committed(world, plan).at(found[0])
     replica.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ from hypothesis import given, strategies as st
 from mustela.connectors.kafka import copies as copies_module
 from mustela.connectors.kafka.tail import TailRow
 from mustela.model import TopicPartition
+from mustela.queries.errors import EpochNotReachedError, StateUnavailableError
+from mustela.queries.queries import Queries, Sent
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.record.epoch_delta import token_of
 from mustela.runtime.record.epoch_record import EpochRecord, GroupState, StoreState
+from mustela.runtime.replica.edition import ReplicaEdition
 from mustela.runtime.replica.replica import Replica, Sources
+from mustela.state.faults import StateNotReadyError
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
 
 PLAN = word_count_plan()
@@ -195,18 +200,28 @@ def replicas(application: Application) -> Iterator[Callable[[], Replica]]:
             made.pop().close(clean=False)
 
 
+def edition_of(replica: Replica) -> ReplicaEdition | None:
+    """Return what a replica shows, if it shows anything."""
+    try:
+        found = replica.newest()
+    except StateUnavailableError:
+        return None
+    assert isinstance(found, ReplicaEdition)
+    return found
+
+
 def shown(replica: Replica, application: Application) -> tuple[int, Rows] | None:
     """Return the epoch that a replica shows, with the rows of its store."""
-    view = replica.view()
-    if view is None:
+    edition = edition_of(replica)
+    if edition is None:
         return None
-    groups = view.groups[STAGE.index]
-    rows = {key: value for group in groups for key, value in group.range("counts", None, None)}
-    epoch = view.epoch
-    life = int(view.record.life.removeprefix("life-"))
-    view.close()
-    assert rows == application.states[life, 1, epoch]
-    return epoch, rows
+    views = [edition.open(STAGE.index, group) for group in range(GROUPS)]
+    rows = {key: value for view in views for key, value in view.range("counts", None, None)}
+    for view in views:
+        view.close()
+    life = int(edition.record.life.removeprefix("life-"))
+    assert rows == application.states[life, 1, edition.epoch]
+    return edition.epoch, rows
 
 
 def caught_up(replica: Replica) -> None:
@@ -294,21 +309,43 @@ def test_an_epoch_whose_rows_were_compacted_meanwhile_is_not_shown() -> None:
 
 
 def test_a_view_stays_as_it_is_while_the_replica_goes_on() -> None:
-    """Its epoch is that at which it was opened."""
+    """Its epoch is that at which it was opened; an epoch long gone cannot be opened any more."""
     application = Application()
     application.commit({b"\x00": b"1", b"\x01": b"1"})
     with replicas(application) as make:
         replica = make()
         caught_up(replica)
-        view = replica.view()
-        assert view is not None
+        edition = edition_of(replica)
+        assert edition is not None
+        view = edition.open(STAGE.index, 0)
         for n in range(3):
             application.commit({b"\x00": b"%d" % n})
             caught_up(replica)
-        group = view.groups[STAGE.index][0]
-        assert (view.epoch, group.get("counts", b"\x00")) == (1, b"1")
+        assert view.get("counts", b"\x00") == b"1"
         view.close()
+        with pytest.raises(StateNotReadyError):
+            edition.open(STAGE.index, 0)
         assert shown(replica, application) == (4, {b"\x00": b"2", b"\x01": b"1"})
+
+
+def test_queries_read_a_replica_and_wait_for_what_was_sent() -> None:
+    """By the names and types of its program, at the newest epoch that is shown."""
+    application = Application()
+    with replicas(application) as make:
+        replica = make()
+        queries = Queries(replica)
+        with pytest.raises(StateUnavailableError):
+            queries.stores()
+        application.commit({b"\x00": b"1"})
+        caught_up(replica)
+        assert [info.name for info in queries.stores()] == ["counts"]
+        queries.wait(1, timedelta(0))
+        with pytest.raises(EpochNotReachedError):
+            queries.wait(2, timedelta(0))
+        read = application.record.partitions[0]
+        queries.wait(Sent({read.place: read.end - 1}), timedelta(0))
+        with pytest.raises(EpochNotReachedError):
+            queries.wait(Sent({read.place: read.end}), timedelta(0))
 
 
 def test_a_replica_goes_on_from_its_directory() -> None:

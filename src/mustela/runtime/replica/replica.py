@@ -7,8 +7,7 @@ application on this host: an instance that starts here, or takes over here, rest
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,23 +17,19 @@ from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.copies import StateAheadError
 from mustela.connectors.kafka.tail import TailReader
 from mustela.errors import MustelaError
-from mustela.plan.epoch import GroupMark, Program, changelog_topic
+from mustela.plan.epoch import Program, changelog_topic
 from mustela.plan.plan import Plan
+from mustela.queries.errors import StateUnavailableError
+from mustela.queries.source import Edition
 from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.replica.copies import ROWS_MAX, ReplicaCopies, Tail, distance
+from mustela.runtime.replica.edition import Marks, ReplicaEdition
 from mustela.runtime.replica.epoch_feed import EpochFeed, KafkaEpochFeed
 from mustela.runtime.replica.marks import marks_of
 from mustela.runtime.topics.staleness import stale_ages
-from mustela.state.faults import StateNotReadyError
-from mustela.state.interfaces import Snapshot
 
-__all__ = ["Replica", "ReplicaView", "Shown"]
-
-_TRIES = 5
-"""How often a snapshot is begun again because two epochs were committed while it was opened."""
-
-Marks = Mapping[int, tuple[GroupMark, ...]]
+__all__ = ["Replica", "Sources"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,48 +56,10 @@ class Sources:
         return cls(admin=admin, tail=tail, feed=feed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """The epoch that a replica shows.
-
-    Attributes:
-        record: Its record, with the program's names of stores.
-        marks: The committed state of each key group, by stage.
-        copies: Where they are.
-    """
-
-    record: EpochRecord
-    marks: Marks
-    copies: ReplicaCopies
-
-
-class ReplicaView:
-    """All stores of a replica as of one epoch.
-
-    Args:
-        shown: The epoch.
-        groups: By stage, a view of each key group.
-    """
-
-    def __init__(self, shown: Shown, groups: Mapping[int, Sequence[Snapshot]]) -> None:
-        self.record = shown.record
-        self.groups = groups
-
-    @property
-    def epoch(self) -> int:
-        """The number of the epoch."""
-        return self.record.epoch
-
-    def close(self) -> None:
-        """End the view; closing it twice is allowed."""
-        for group in (group for groups in self.groups.values() for group in groups):
-            group.close()
-
-
 class Replica:
     """Follows an application.
 
-    One thread calls `step` and `close`; any may call the others.
+    It is a source of `mustela.queries`. One thread calls `step` and `close`; any may call the rest.
 
     Args:
         settings: Name the application, the brokers and the directory of state.
@@ -133,7 +90,8 @@ class Replica:
         self._marks: Marks = {}
         self._waiting: list[EpochRecord] = []
         self._lock = threading.Lock()
-        self._shown: Shown | None = None
+        self._shown: ReplicaEdition | None = None
+        self._changed = threading.Condition()
 
     @property
     def record(self) -> EpochRecord | None:
@@ -181,17 +139,39 @@ class Replica:
             raise
         return True
 
-    def view(self) -> ReplicaView | None:
-        """Open all stores as of the epoch that is shown; None while none is whole."""
-        tries = _TRIES
-        while (shown := self._shown) is not None:
-            tries -= 1
-            try:
-                return self._open(shown)
-            except StateNotReadyError:
-                if not tries and shown is self._shown:
-                    raise
-        return None
+    def newest(self) -> Edition:
+        """Return the epoch that is shown.
+
+        Raises:
+            StateUnavailableError: While none is whole: it catches up, or follows no more.
+        """
+        shown = self._shown
+        if shown is not None:
+            return shown
+        name = self._settings.application_id
+        msg = f"the replica of {name} shows no epoch now"
+        raise StateUnavailableError(
+            msg,
+            why="it has not caught up with the application yet, or nothing was committed",
+            fix="try again in a moment; the log says how far it is, or why it cannot follow",
+        )
+
+    def wait(self, holds: Callable[[Edition], bool], seconds: float) -> bool:
+        """Wait until the epoch that is shown meets a condition; return False if it is not in time.
+
+        Raises:
+            StateUnavailableError: If none is shown by then.
+        """
+
+        def met() -> bool:
+            shown = self._shown
+            return shown is not None and holds(shown)
+
+        with self._changed:
+            if self._changed.wait_for(met, seconds):
+                return True
+        self.newest()
+        return False
 
     def close(self, *, clean: bool = True) -> None:
         """Stop following, and close all files.
@@ -203,22 +183,14 @@ class Replica:
         self._tail.close()
         self._admin.close()
 
-    def _open(self, shown: Shown) -> ReplicaView:
-        with ExitStack() as opened:
-            groups: dict[int, list[Snapshot]] = {}
-            for index, marks in shown.marks.items():
-                stage, views = self._plan.stages[index], groups.setdefault(index, [])
-                for group, mark in enumerate(marks):
-                    with self._lock:
-                        views.append(shown.copies.snapshot(stage, group, mark))
-                    opened.callback(views[-1].close)
-            opened.pop_all()
-        return ReplicaView(shown, groups)
-
     def _show(self) -> None:
         assert self._last is not None
         assert self._copies is not None
-        self._shown = Shown(record=self._last, marks=self._marks, copies=self._copies)
+        with self._changed:
+            self._shown = ReplicaEdition(
+                self._last, self._marks, self._plan, self._copies, self._lock
+            )
+            self._changed.notify_all()
 
     def _hide(self) -> None:
         self._shown = None
