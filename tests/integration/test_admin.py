@@ -193,7 +193,9 @@ def test_a_paused_application_reads_nothing_until_it_is_resumed(world: World, ga
     world.send(source, [("a", "1")])
     epochs = len(watcher.epochs)
     assert not app.wait_until_caught_up(SOON / 100)
+    world.until(lambda: operator.get("/offsets")["lag"] == 1, "what waits is told", app)
     assert len(watcher.epochs) == epochs
+    assert operator.status("/health/live") == 200
     assert operator.post("/resume") == 202
     world.drain(app)
     app.pause()

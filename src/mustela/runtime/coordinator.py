@@ -191,8 +191,8 @@ class Coordinator:
         self.run.tell_board()
         return True
 
-    def notice_successor(self) -> None:
-        """See whether another instance took over, while no commit would show it.
+    def look_around(self) -> None:
+        """See whether another instance took over, and what waits, while no epoch would show it.
 
         Raises:
             FencedError: If one did.
@@ -203,6 +203,8 @@ class Coordinator:
             raise
         except EnvironmentFault as error:
             self.run.listener.on_error(error)  # nobody says; the next look may tell
+            return
+        self._view.peek()
 
     def resume(self) -> None:
         """Continue after a pause: idle periods start again."""

@@ -82,6 +82,17 @@ class BrokerView:
             run.state.watermark.resume(steady_ms(run.clock))
         return True
 
+    def peek(self) -> None:
+        """Ask for the end offsets alone, for those who watch; a fault decides nothing."""
+        run = self._run
+        try:
+            ends = self._cluster.log_ends(list(run.state.sources.next_offsets))
+        except EnvironmentFault as fault:
+            run.listener.on_error(fault)
+            return
+        run.ends = dict(zip(ends, map(_OFFSET, ends.values()), strict=True))
+        run.tell_board()
+
     def _refresh(self, now: float) -> None:
         """Look for partitions and topics, and for a newer claim if there was no recent commit."""
         run = self._run

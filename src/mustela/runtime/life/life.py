@@ -34,8 +34,8 @@ from mustela.runtime.time.epoch_timer import EpochTimer
 
 __all__ = ["Life", "Means"]
 
-_SUCCESSOR_EVERY_S = 5.0
-"""So often a paused application looks whether another instance took over."""
+_LOOK_EVERY_S = 5.0
+"""So often a paused application looks whether another instance took over, and what waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,8 +269,8 @@ class Life:
         def meanwhile() -> None:
             nonlocal looked
             self._tell_of_lease(keeper)
-            if clock.monotonic() - looked >= _SUCCESSOR_EVERY_S:
-                coordinator.notice_successor()
+            if clock.monotonic() - looked >= _LOOK_EVERY_S:
+                coordinator.look_around()
                 looked = clock.monotonic()
 
         standing.pausing.wait(standing.stopping.is_set, meanwhile)
