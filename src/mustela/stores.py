@@ -23,10 +23,12 @@ from mustela.api.upgrades import (
 )
 from mustela.queries.shown import StoreInfo as StoreInfo
 from mustela.queries.snapshot import Snapshot as Snapshot
+from mustela.state.index import Index as Index
 from mustela.state.kinds.headers import (
     AggregationWithHeaders as AggregationWithHeaders,
     ValueTimestampHeaders as ValueTimestampHeaders,
 )
+from mustela.state.kinds.indexed_rows import IndexReader as IndexReader
 from mustela.state.kinds.key_value import (
     KeyValueStore as KeyValueStore,
     TimestampedKeyValueStore as TimestampedKeyValueStore,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from mustela.api.errors import BadOptionError
 from mustela.api.handlers import OnError
+from mustela.api.indexes import IndexLike
 from mustela.api.option import Option
 from mustela.api.origin import user_origin
 from mustela.api.stores import StoreSupplier
@@ -249,7 +250,9 @@ class Materialized(Option, Generic[GroupK, GroupV]):
             the previous version, and whose parameter is annotated with the older type; or an
             `Upgrade`; or a dict with one of them for each older version's number, where each makes
             values of the next version. See the guide on releases.
-            values of the next version. See the guide on releases.
+        index: By what else rows are found, by name: a function of the value, a path such as
+            ``"address.city"``, or an `Index`. A processor that has the store, or reads it, uses
+            ``store.by(name)``. For key-value stores that do not forget rows by themselves.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -273,6 +276,7 @@ class Materialized(Option, Generic[GroupK, GroupV]):
     upgrade: Upgrades[GroupV] | None = None
     ttl: timedelta | None = None
     ttl_by: TtlBy = "event_time"
+    index: Mapping[str, IndexLike] | None = None
 
     @property
     def store_name(self) -> str | None:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Protocol, get_args, runtime_checkable
 
 from mustela.api.errors import BadOptionError
+from mustela.api.indexes import IndexLike, check_indexed, named_indexes
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
 from mustela.api.option import Answering
 from mustela.api.origin import user_origin
@@ -22,6 +23,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
+from mustela.state.index import NamedIndexes
 from mustela.state.interfaces import StoreSpec, TtlBy
 from mustela.state.kinds.versioned import default_segment_ms
 from mustela.state.store_kind import kind_named
@@ -89,6 +91,7 @@ class StoreBuilder:
         row_versions: The versions of its rows, as `with_version` says.
         ttl_ms: How long rows are kept, as `with_ttl` says.
         ttl_by: The clock by which they are kept.
+        indexes: By what else rows are found, as `with_index` says.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -110,6 +113,7 @@ class StoreBuilder:
     row_versions: RowVersions | None = None
     ttl_ms: int | None = None
     ttl_by: TtlBy = "event_time"
+    indexes: NamedIndexes = ()
 
     @property
     def name(self) -> str:
@@ -222,7 +226,33 @@ class StoreBuilder:
                 fix="leave out with_ttl, or use Stores.persistent_key_value_store(...)",
                 fields={"option": "ttl", "store": self.name},
             )
+        check_indexed(replace(spec, indexes=(), ttl_ms=ttl_ms), self.indexes, at=at)
         return replace(self, ttl_ms=ttl_ms, ttl_by=by)
+
+    def with_index(self, **indexes: IndexLike) -> StoreBuilder:
+        """Return a copy whose rows are also found by what is taken from their values.
+
+        An index is written with the rows and has no changelog: it is made of the rows again
+        wherever they are restored, and when a program adds it or changes its function.
+
+        Args:
+            indexes: By name, a function of the value, a path such as ``"address.city"``, or an
+                `Index` with options.
+
+        Raises:
+            BadOptionError: If the store is not a key-value store, or forgets rows.
+
+        Example:
+            >>> people = Stores.persistent_key_value_store("people")
+            >>> people = Stores.key_value_store_builder(people, key=str, value=dict)
+            >>> people.with_index(city="address.city").spec().indexes[0][1].entry(
+            ...     {"address": {"city": "Rome"}})
+            'Rome'
+        """
+        at = user_origin()
+        named = named_indexes(indexes, at=at)
+        check_indexed(self.spec(), named, at=at)
+        return replace(self, indexes=named)
 
     def spec(self) -> StoreSpec:
         """Return the store as the plan describes it.
@@ -246,6 +276,7 @@ class StoreBuilder:
             row_versions=self.row_versions,
             ttl_ms=self.ttl_ms,
             ttl_by=self.ttl_by,
+            indexes=self.indexes,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from mustela.api.errors import BadOptionError
+from mustela.api.indexes import check_indexed, named_indexes
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
 from mustela.api.options import Materialized, StoreType
 from mustela.api.serdes import choose
@@ -98,7 +99,19 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
         ttl_ms=ttl_ms,
         ttl_by=options.ttl_by if ttl_ms is not None else "event_time",
     )
-    return spec, explicit
+    return _with_indexes(spec, options, kinds, at), explicit
+
+
+def _with_indexes(
+    spec: StoreSpec, options: Materialized[Any, Any], kinds: Collection[str], at: Origin
+) -> StoreSpec:
+    """Return the store with the indexes that the user wants."""
+    if options.index is None:
+        return spec
+    indexes = named_indexes(options.index, at=at)
+    (windowed,) = _WINDOWED.intersection(kinds) or ("",)
+    check_indexed(spec, indexes, at=at, kind=windowed)
+    return replace(spec, indexes=indexes)
 
 
 def spec_if_named(  # noqa: PLR0913 - what the user said, and what the step can do

@@ -18,6 +18,7 @@ import msgspec
 from xxhash import xxh32_digest, xxh64_digest, xxh128_digest
 
 from mustela.state.interfaces import STATE_FORMAT, Changes, Condition, EnvironmentSpec, Token
+from mustela.state.kinds.indexing import digest_of
 from mustela.state.protocol import Standing
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "decode_bucket",
     "decode_meta",
     "decode_pending",
+    "digests",
     "encode_bucket",
     "encode_meta",
     "encode_pending",
@@ -68,6 +70,7 @@ class Meta(msgspec.Struct):
     time_ms: int = 0
     life: str = ""
     changelog_ids: dict[str, str] = {}
+    indexes: dict[str, str] = {}
 
     @classmethod
     def fresh(cls, spec: EnvironmentSpec, boot_id: str) -> Meta:
@@ -84,6 +87,7 @@ class Meta(msgspec.Struct):
             clean=False,
             life=spec.life,
             changelog_ids=dict(spec.changelog_ids),
+            indexes=digests(spec),
         )
 
     def belongs_to(self, spec: EnvironmentSpec) -> bool:
@@ -150,6 +154,11 @@ class Meta(msgspec.Struct):
         self.positions = standing.positions
         self.partial = standing.partial
         self.time_ms = standing.time_ms
+
+
+def digests(spec: EnvironmentSpec) -> dict[str, str]:
+    """Return what says whose lines are on disk, for the stores with indexes."""
+    return {store.name: digest_of(store) for store in spec.stores if store.indexes}
 
 
 _META = msgspec.msgpack.Decoder(Meta)

@@ -6,6 +6,8 @@ from mustela.errors import EnvironmentFault, InvariantError, UsageError
 
 __all__ = [
     "FencedStateError",
+    "IndexEntryError",
+    "IndexTakenError",
     "StateDamagedError",
     "StateDirectoryError",
     "StateDiskFullError",
@@ -86,6 +88,18 @@ class StoreError(UsageError):
     """A store is described or used wrongly."""
 
     code = "STORE"
+
+
+class IndexEntryError(StoreError):
+    """An index has no place for a row, because its function fails or gives what has no order."""
+
+    code = "INDEX_ENTRY"
+
+
+class IndexTakenError(StoreError):
+    """A unique index has an entry for another key already."""
+
+    code = "INDEX_TAKEN"
 
 
 def gone(path: object) -> StateGoneError:

@@ -18,6 +18,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions, UpgradingSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
+from mustela.state.index import NamedIndexes
 from mustela.state.store_kind import KINDS, StoreKind, kind_named
 
 __all__ = [
@@ -142,6 +143,7 @@ class StoreSpec:
         row_versions: The version of new rows, and how to read older ones; None if all rows are of
             the first version.
         own_kind: The store's kind, if it is not one of the library's; ``kind`` is then its name.
+        indexes: By what else its rows are found, by name.
 
     Example:
         >>> StoreSpec(name="counts").logged
@@ -169,6 +171,7 @@ class StoreSpec:
     renamed_from: str | None = None
     row_versions: RowVersions | None = None
     own_kind: StoreKind | None = None
+    indexes: NamedIndexes = ()
 
     def __post_init__(self) -> None:
         check_name("store", self.name)
@@ -312,6 +315,9 @@ class StoreSpec:
         expires = self.ttl_ms is not None and ("ttl_ms" not in takes or entries is not None)
         yield expires, "cannot have a time to live"
         yield self.with_headers and traits.headed is None, "cannot keep headers"
+        forgets = entries is not None or self.ttl_ms is not None
+        indexed = bool(self.indexes) and ("indexes" not in takes or forgets)
+        yield indexed, "cannot have indexes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import lmdb
@@ -16,6 +17,7 @@ from mustela.state.codec import (
     Meta,
     decode_meta,
     decode_pending,
+    digests,
     encode_meta,
     encode_pending,
     token_key,
@@ -34,8 +36,10 @@ from mustela.state.interfaces import (
     Condition,
     EnvironmentSpec,
     StoreSize,
+    StoreSpec,
     Token,
 )
+from mustela.state.kinds.indexing import tables_of, with_lines
 from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
 from mustela.state.lmdb_files import (
     DATA_FILE,
@@ -47,9 +51,10 @@ from mustela.state.lmdb_files import (
     refuse,
     reported,
 )
+from mustela.state.lmdb_lines import lines_anew, restored_lines
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
-from mustela.state.lmdb_tables import apply_rows, count_rows, empty, page_bytes
+from mustela.state.lmdb_tables import apply_rows, count_rows, empty, page_bytes, read_many
 from mustela.state.locking import WriteLock
 from mustela.state.memory import unknown_store
 from mustela.state.protocol import (
@@ -166,6 +171,7 @@ class LmdbEnvironment:
 
     def snapshot(self, committed: Committed) -> LmdbSnapshot:
         """Open a view of the committed state."""
+        self._know_lines(committed)
         handle = self._opened()
         with reported(self.path):
             txn = handle.env.begin()
@@ -182,6 +188,39 @@ class LmdbEnvironment:
                 raise
         self._views.append(view)
         return view
+
+    def _know_lines(self, committed: Committed) -> None:
+        """Make the lines of indexes that a program has and another one did not, or not so."""
+        wanted = digests(self._spec)
+        if not wanted:
+            return
+        handle = self._opened()
+        with reported(self.path), handle.env.begin() as txn:
+            meta = self._read_meta(txn, handle)
+            stale = meta is not None and meta.indexes != wanted
+            stale = stale and self._judge(txn, handle, committed).ready
+        if stale:
+            self.fold(committed)
+
+    def _renew_lines(self, writer: _Writer) -> None:
+        wanted, meta = digests(self._spec), writer.meta
+        if meta.indexes != wanted:
+            for store in self._spec.stores:
+                if store.indexes and meta.indexes.get(store.name) != wanted[store.name]:
+                    lines_anew(writer.txn, writer.handle, store, self.path)
+            meta.indexes = wanted
+
+    def _store(self, name: str) -> StoreSpec:
+        found = next((store for store in self._spec.stores if store.name == name), None)
+        if found is None:
+            raise unknown_store(name, self._spec)
+        return found
+
+    def _base(
+        self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment, store: str, keys: list[bytes]
+    ) -> list[bytes | None]:
+        found = read_many(txn, handle, store, keys, self.path)
+        return [found.get(key) for key in keys]
 
     def _read_meta(self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment) -> Meta | None:
         blob = txn.get(_META_KEY, None, handle.meta)
@@ -214,15 +253,16 @@ class LmdbEnvironment:
     def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
         """Store an epoch's changes under its token; see `Environment.write_pending`."""
         for store in changes:
-            if store not in {known.name for known in self._spec.stores}:
-                raise unknown_store(store, self._spec)
-        blob = encode_pending(changes)
+            self._store(store)
         with self._writing() as writer:
             check_fence(writer.standing, token.incarnation, str(self.path))
             check_token(token, committed)
             self._fold_into(writer, committed)
             writer.standing.incarnation = token.incarnation
-            writer.txn.put(token_key(token), blob, db=writer.handle.pending)
+            txn, handle = writer.txn, writer.handle
+            changes = with_lines(self._spec.stores, changes, partial(self._base, txn, handle))
+            blob = encode_pending(changes)
+            txn.put(token_key(token), blob, db=handle.pending)
         layer = {store: dict(rows) for store, rows in changes.items()}
         self._decoded = {token: (blob[:BLOB_CHECK_BYTES], layer)}
 
@@ -244,6 +284,8 @@ class LmdbEnvironment:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
             for store, rows in self._pending(txn, handle, token).items():
+                if store not in handle.stores:  # lines of indexes that were dropped since
+                    continue
                 apply_rows(txn, handle, store, list(rows), list(rows.values()), self.path)
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
@@ -261,8 +303,7 @@ class LmdbEnvironment:
         time_ms: int = 0,
     ) -> None:
         """Apply changelog rows in log order; see `Environment.restore`."""
-        if store not in {known.name for known in self._spec.stores}:
-            raise unknown_store(store, self._spec)
+        self._store(store)
         make_private(self._root, self.path.parent)
         for (keys, values), last in in_key_order(rows, self.path):
             with self._writing() as writer:
@@ -274,10 +315,13 @@ class LmdbEnvironment:
                 writer.standing.begin_restore(time_ms)
                 writer.txn.drop(writer.handle.pending, delete=False)
                 if anew:
-                    empty(writer.txn, writer.handle, store)
+                    for table in tables_of([self._store(store)]):
+                        empty(writer.txn, writer.handle, table)
                     writer.standing.positions.pop(store, None)
                     anew = False
-                apply_rows(writer.txn, writer.handle, store, keys, values, self.path)
+                txn, handle = writer.txn, writer.handle
+                restored_lines(txn, handle, self._store(store), keys, values, self.path)
+                apply_rows(txn, handle, store, keys, values, self.path)
                 if last:
                     writer.standing.positions[store] = end_offset
             self._decoded = {}
@@ -301,6 +345,7 @@ class LmdbEnvironment:
                     meta.take_name(self._spec)
                     writer = _Writer(txn, handle, meta, meta.standing)
                     yield writer
+                    self._renew_lines(writer)
                     meta.take(writer.standing)
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
 

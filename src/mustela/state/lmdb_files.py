@@ -24,6 +24,7 @@ from mustela.state.faults import (
     gone,
 )
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec
+from mustela.state.kinds.indexing import tables_of
 from mustela.state.protocol import not_ready
 from mustela.state.verify import verify_environments
 
@@ -206,7 +207,7 @@ def open_handle(
             mode=0o600,
             readahead=False,
             max_readers=options.readers_max,
-            max_dbs=2 * len(spec.stores) + 2,
+            max_dbs=2 * len(tables_of(spec.stores)) + 2,
         )
         try:
             _check_length(env, path)
@@ -252,19 +253,25 @@ def _check_length(env: lmdb.Environment, path: Path) -> None:
 
 def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) -> OpenEnvironment:
     names = [b"meta", b"pending"]
-    for store in spec.stores:
-        names += [b"store:" + store.name.encode(), b"odd:" + store.name.encode()]
+    tables = tables_of(spec.stores)
+    for table in tables:
+        names += [b"store:" + table.encode(), b"odd:" + table.encode()]
     # They are created together: if some are missing, NotFoundError means damage or another layout.
     # The handles of a read transaction would end with it, so this one writes nothing.
+    # Only tables of lines may come later, with an index that the program did not have.
     fresh = not env.stat()["entries"]
+    needed = len(spec.stores) * 2 + 2
     with env.begin(write=True) as txn:
-        found = {name: env.open_db(name, txn=txn, create=fresh) for name in names}
+        found = {
+            name: env.open_db(name, txn=txn, create=fresh or at >= needed)
+            for at, name in enumerate(names)
+        }
     return OpenEnvironment(
         env=env,
         meta=found[b"meta"],
         pending=found[b"pending"],
-        stores={store.name: found[b"store:" + store.name.encode()] for store in spec.stores},
-        odd={store.name: found[b"odd:" + store.name.encode()] for store in spec.stores},
+        stores={table: found[b"store:" + table.encode()] for table in tables},
+        odd={table: found[b"odd:" + table.encode()] for table in tables},
         inode=(path / DATA_FILE).stat().st_ino,
         pid=os.getpid(),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mustela.state.faults import StateNotReadyError, StoreError, gone
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
+from mustela.state.kinds.indexing import tables_of, with_lines
 from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
 from mustela.state.protocol import (
     Standing,
@@ -153,7 +154,7 @@ class MemoryEnvironment:
 
     def _clear(self) -> None:
         self._standing = Standing()
-        self._base = {store.name: _Sorted() for store in self._spec.stores}
+        self._base = {table: _Sorted() for table in tables_of(self._spec.stores)}
         self._shared = False
         self._pendings: dict[Token, dict[str, _Table]] = {}
 
@@ -198,6 +199,7 @@ class MemoryEnvironment:
                 raise unknown_store(store, self._spec)
         self.fold(committed)
         self._standing.incarnation = token.incarnation
+        changes = with_lines(self._spec.stores, changes, self._rows)
         self._pendings = {token: {store: dict(rows) for store, rows in changes.items()}}
 
     def fold(self, committed: Committed) -> None:
@@ -237,9 +239,12 @@ class MemoryEnvironment:
         self._pendings = {}
         self._own_base()
         if anew:
-            self._base[store] = _Sorted()
+            for table in tables_of(one for one in self._spec.stores if one.name == store):
+                self._base[table] = _Sorted()
             self._standing.positions.pop(store, None)
-        self._base[store].apply(rows)
+        changes = with_lines(self._spec.stores, {store: list(dict(rows).items())}, self._rows)
+        for table, changed in changes.items():
+            self._base[table].apply(changed)
         self._standing.positions[store] = end_offset
 
     def finish_restore(self, committed: Committed) -> None:
@@ -260,6 +265,9 @@ class MemoryEnvironment:
         """Delete all state."""
         self.close(clean=False)
         self._clear()
+
+    def _rows(self, store: str, keys: list[bytes]) -> list[bytes | None]:
+        return [self._base[store].rows.get(key) for key in keys]
 
     def _own_base(self) -> None:
         """Leave the current base to the open views, and continue with a copy."""

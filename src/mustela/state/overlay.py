@@ -6,6 +6,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from mustela.state.index import index_table
 from mustela.state.interfaces import Changes, Rows, Snapshot
 from mustela.state.ordered import key_slice, merge_layers, prefix_slice
 
@@ -185,6 +186,12 @@ class StoreOverlay:
             keys.reverse()
         current = self.current
         return merge_layers(below, [(key, current[key]) for key in keys], reverse=reverse)
+
+    def lines(
+        self, low: bytes, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the lines of the store's indexes as they were before the epoch."""
+        return self._snapshot.range(index_table(self.name), low, high, reverse=reverse)
 
     def count(self) -> int:
         """Return the current number of keys."""

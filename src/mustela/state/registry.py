@@ -9,6 +9,7 @@ from mustela.processes import boot_id
 from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.kinds.indexing import digest_of
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 
@@ -106,6 +107,6 @@ class EnvironmentRegistry:
 
 
 def _layout(spec: EnvironmentSpec) -> tuple[object, ...]:
-    stores = tuple((store.name, store.format_version) for store in spec.stores)
+    stores = tuple((store.name, store.format_version, digest_of(store)) for store in spec.stores)
     owner = (spec.application_id, spec.cluster_id, spec.life, dict(spec.changelog_ids))
     return *owner, spec.stage, spec.group, spec.groups, stores

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mustela.plan.keygroups import key_group
+from mustela.state.index import index_table
 from mustela.state.interfaces import Rows, Snapshot, StoreSpec
 from mustela.state.kinds.key_value import KeyValueStore
 from mustela.state.kinds.layout import RowView
@@ -83,9 +84,20 @@ class DriverGroupView:
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over low <= key <= high in key order, as of the time of the call."""
+        return self._range(self._name, low, high, reverse=reverse)
+
+    def lines(
+        self, low: bytes, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the lines of the store's indexes, as of the time of the call."""
+        return self._range(index_table(self._name), low, high, reverse=reverse)
+
+    def _range(
+        self, table: str, low: bytes | None, high: bytes | None, *, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
         snapshot = self._snapshot()
         try:
-            return iter(list(snapshot.range(self._name, low, high, reverse=reverse)))
+            return iter(list(snapshot.range(table, low, high, reverse=reverse)))
         finally:
             snapshot.close()
 

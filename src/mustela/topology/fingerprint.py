@@ -32,6 +32,7 @@ _IGNORED = frozenset(
         "null_keys",
         "subscribed",
         "own_kind",
+        "indexes",
     }
 )
 

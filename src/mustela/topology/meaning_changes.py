@@ -145,6 +145,10 @@ def _steps(then: StoreMeaning, now: StoreMeaning) -> Iterator[MeaningChange]:
         if was != new:
             why = "existing rows are taken as they are"
             yield _change(field, was, new, why, compatible=True)
+    if then.indexes != now.indexes:
+        was, new = (", ".join(one.indexes) or "none" for one in (then, now))
+        why = "indexes are made of the rows that are there"
+        yield _change("indexes", was, new, why, compatible=True)
     if then.logged != now.logged:
         was, new = (("logged" if one.logged else "not logged") for one in (then, now))
         yield _change("logged", was, new, "the changelog shows what was lost", compatible=True)

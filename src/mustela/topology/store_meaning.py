@@ -55,6 +55,7 @@ class StoreMeaning:
         logged: Whether the store has a changelog.
         version: The version of the rows that are written.
         older: The older versions: those that a program reads, or of which rows may still exist.
+        indexes: By what else rows are found, in words; lines are made of the rows.
 
     Example:
         >>> StoreMeaning(kind="key_value", layout="key_value 1", key="str", value="int").as_dict()
@@ -76,6 +77,7 @@ class StoreMeaning:
     version: int = FIRST_VERSION
     older: tuple[OldMeaning, ...] = ()
     ttl_ms: int = -1
+    indexes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, without those that hold their default."""
@@ -96,8 +98,10 @@ class StoreMeaning:
         """
         known = {field.name for field in fields(cls)}
         older = tuple(OldMeaning(*one) for one in data.get("older", ()))
-        rest = {name: value for name, value in data.items() if name in known and name != "older"}
-        return cls(**rest, older=older)
+        indexes = tuple(data.get("indexes", ()))
+        plain = known - {"older", "indexes"}
+        rest = {name: value for name, value in data.items() if name in plain}
+        return cls(**rest, older=older, indexes=indexes)
 
 
 def store_meaning(
@@ -140,6 +144,7 @@ def store_meaning(
         version=FIRST_VERSION if spec.row_versions is None else spec.row_versions.version,
         older=_older(spec),
         ttl_ms=-1 if spec.ttl_ms is None else spec.ttl_ms,
+        indexes=tuple(f"{name} {index.told()}".strip() for name, index in spec.indexes),
     )
 
 

@@ -55,6 +55,8 @@ class Undo:
 class _RememberedRows:
     """Rows of a store whose writes can be undone.
 
+    How a kind of store reads what it keeps beside its rows stays as it is.
+
     Args:
         rows: The rows of one key group.
         undo: Remembers.
@@ -68,6 +70,9 @@ class _RememberedRows:
         self.range = rows.range
         self.first = rows.first
         self.count = rows.count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set the value of ``key``; None deletes."""

@@ -13,6 +13,7 @@ from mustela.serdes.base import Serde
 from mustela.state.faults import StoreError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.headers import ValueTimestampHeaders, add_headers, without_headers
+from mustela.state.kinds.indexed_rows import IndexedRows, IndexReader
 from mustela.state.kinds.layout import KEY_ROW
 from mustela.state.kinds.lru import LruView
 from mustela.state.kinds.read_only import ReadOnlyKeyValueStore
@@ -117,6 +118,17 @@ class _KeyValueStore(TypedStore[K, V, S], Generic[K, V, S]):
         """Iterate as `prefix_scan` does, from the highest key to the lowest."""
         data = (serde or self._key).serialize(prefix)
         return self._rows(self._view.prefix(data or b"", reverse=True))
+
+    def by(self, index: str) -> IndexReader[K, S]:
+        """Return the rows by one of the store's indexes.
+
+        Args:
+            index: Its name, from ``Materialized(index={...})`` or ``with_index(...)``.
+
+        Raises:
+            StoreError: If the store has no such index, or sees single keys only.
+        """
+        return IndexReader(self._groups, index, self._key.deserialize, self._shown)
 
     def keys(self) -> Iterator[K]:
         """Iterate over the keys, in the order of their bytes."""
@@ -469,6 +481,8 @@ class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHea
 def _rows(view: Any, spec: StoreSpec) -> Any:
     if spec.max_entries is not None:
         return LruView(view, spec.max_entries)
+    if spec.indexes:
+        return IndexedRows(view, spec)
     return view if spec.ttl_ms is None else TtlView(view, spec)
 
 
@@ -488,7 +502,7 @@ def _with_value(spec: StoreSpec, key: bytes, row: bytes, change: Callable[[bytes
     return row[:head] + change(row[head:])
 
 
-_TAKES: Final = frozenset({"max_entries", "ttl_ms"})
+_TAKES: Final = frozenset({"max_entries", "ttl_ms", "indexes"})
 
 KEY_VALUE: Final = StoreKind(
     name="key_value",

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from mustela.state.faults import StoreError
+from mustela.state.index import index_table
 from mustela.state.interfaces import Snapshot
 
 __all__ = [
@@ -157,6 +158,12 @@ class SnapshotView:
     ) -> tuple[bytes, bytes] | None:
         """Return the first row that `range` would yield."""
         return next(self.range(low, high, reverse=reverse), None)
+
+    def lines(
+        self, low: bytes, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the lines of the store's indexes."""
+        return self._snapshot.range(index_table(self._store), low, high, reverse=reverse)
 
     def count(self) -> int:
         """Return the number of keys."""
