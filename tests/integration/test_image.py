@@ -129,6 +129,21 @@ def build(project: Path, output: Path, **variables: str) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
+def test_other_tools_read_it(project: Path, container: Container, tmp_path: Path) -> None:
+    """skopeo, which podman and others share: the layout, and the tar in both of its forms."""
+    if shutil.which("skopeo") is None:
+        pytest.skip("skopeo is not installed: apt-get install skopeo")
+    tar = tmp_path / "shop.tar"
+    assert build(project, tar)["digest"] == container.made["digest"]
+    layout = project.parent / "layout"
+    for place in (f"oci:{layout}:0.1.0", f"oci-archive:{tar}", f"docker-archive:{tar}"):
+        ran = subprocess.run(["skopeo", "inspect", place], capture_output=True, check=True)
+        found = json.loads(ran.stdout)
+        assert found["Labels"]["org.opencontainers.image.title"] == "corner-shop", place
+        if not place.startswith("docker"):
+            assert found["Digest"] == container.made["digest"]
+
+
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     """A volume, as Kubernetes gives one to the user of a pod."""

@@ -129,6 +129,7 @@ class _Bottom:
     environment: Mapping[str, str]
     users: Tree
     labels: Mapping[str, str]
+    history: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +208,8 @@ def build_image(plan: ImagePlan, tell: Callable[[str], None]) -> Image:
     labels = _labels(plan, bottom)
     tag = f"{plan.project.name}:{plan.project.version}"
     config = _config(plan, bottom, architecture, entrypoint, labels)
+    own_layers = layers[len(bottom.layers) :]
+    config["history"] = [*bottom.history, *_history(own_layers, plan.epoch)]
     return Image(
         manifest=manifest_of(tag, layers, config, labels),
         architecture=architecture,
@@ -226,6 +229,7 @@ def _on_base(layout: Path, architecture: str) -> _Bottom:
         environment=base.environment,
         users=_users(base),
         labels={"org.opencontainers.image.base.digest": base.digest},
+        history=base.config.get("history") or _history(base.layers, 0),
     )
 
 
@@ -267,6 +271,7 @@ def _on_packages(
         layer = cache.make("system", tree, made_from)
     return _Bottom(
         layers=(layer,),
+        history=_history((layer,), plan.epoch),
         python=f"/usr/bin/python3.{version[1]}",
         version=version,
         java="/usr/lib/jvm/default-java",
@@ -334,6 +339,10 @@ def _sum_of(tree: Tree) -> str:
         described = (entry.path, content, entry.target, entry.mode, entry.owner, entry.mtime)
         total.update(repr(described).encode())
     return total.hexdigest()
+
+
+def _history(layers: Iterable[Layer], epoch: int) -> list[dict[str, str]]:
+    return [{"created": _time(epoch), "created_by": f"mustela image: {o.name}"} for o in layers]
 
 
 def _labels(plan: ImagePlan, bottom: _Bottom) -> dict[str, str]:

@@ -69,7 +69,8 @@ def system_tree(packages: Iterable[Path]) -> Tree:
     for package in packages:
         status.append(_installed(read_control(package)))
         for entry in read_files(package):
-            if not _LEFT_OUT.match(entry.path):
+            # Since Debian 13 the links of merged directories are in a package: they are made above.
+            if entry.path not in _MERGED and not _LEFT_OUT.match(entry.path):
                 tree.add(replace(entry, path=_merged(entry.path)))
     for path, text in _BEGINNING.items():
         tree.file(path, text)

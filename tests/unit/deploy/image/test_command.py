@@ -106,6 +106,8 @@ def test_an_image_runs_the_application_as_nobody_in_particular(image: Run, tmp_p
     )
     names = ["base 1", "base 2", "spark", "libraries", "mustela", "application"]
     assert [layer["name"] for layer in made["layers"]] == names
+    told = [one["created_by"].removeprefix("mustela image: ") for one in config["history"]]
+    assert told == names
     assert made["distributions"] == ["mustela==0.1.0", "py4j==1.0", "pyspark==1.0"]
 
 

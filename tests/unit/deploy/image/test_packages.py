@@ -50,7 +50,10 @@ class Archive(Apt):
             ).encode()
             for name, der in CERTIFICATES.items()
         }
-        self.add("base-files", {"etc/os-release": b"NAME=Debian\n", "usr/share/man/x": b"man"})
+        self.add(
+            "base-files",
+            {"bin": "usr/bin", "etc/os-release": b"NAME=Debian\n", "usr/share/man/x": b"man"},
+        )
         self.add("bash", {"bin/bash": b"bash", "bin/su": b"su"})
         self.add("ca-certificates", certificates)
         self.add("coreutils", {"bin/ls": b"ls", "usr/share/doc/coreutils/copyright": b"GPL"})
