@@ -21,6 +21,7 @@ from mustela import App
 from mustela.errors import MustelaError
 from mustela.runtime.events import EpochDone, Event, Restoring, StateChanged
 from tests.faults.kinds.registry import KINDS
+from tests.faults.reading import Reader
 
 
 class EventLog:
@@ -67,6 +68,9 @@ def main(kind: str) -> int:
         log = EventLog(file)
         app.add_listener(log)
         log.say("start", pid=os.getpid())
+        reader = Reader(app, KINDS[kind], log)
+        if KINDS[kind].read is not None:
+            reader.start()
         try:
             app.run()
         except MustelaError as error:
@@ -74,6 +78,8 @@ def main(kind: str) -> int:
             if error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)
             return exit_code_of(error)
+        if KINDS[kind].read is not None:
+            reader.end()
         log.say("end", code="")
     return 0
 

@@ -18,6 +18,7 @@ from tests.faults.kinds.kind import Inputs
 from tests.faults.kinds.registry import KINDS
 from tests.faults.oracle import check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
+from tests.faults.reading import ReadModel
 from tests.faults.watch import Row, Watcher, ends_of
 from tests.patience import PATIENCE_S
 
@@ -39,6 +40,7 @@ class Result:
         rows: Output rows seen.
         records: Input records.
         violations: What is wrong.
+        reads: So many epochs were read inside of the application and compared with the model.
     """
 
     kills: int = 0
@@ -46,6 +48,7 @@ class Result:
     epochs: int = 0
     rows: int = 0
     records: int = 0
+    reads: int = 0
     violations: list[str] = field(default_factory=list)
 
 
@@ -91,6 +94,7 @@ class Campaign:
         self._resumed: dict[tuple[str, int], int] = {}
         self.more_records = self.hung = 0
         self._moves = 0
+        self._children: list[ChildApp] = []
         self.directory = directory
         self._runs = 0
         self.prefix = self.application_id
@@ -171,6 +175,7 @@ class Campaign:
         directory = self.directory / f"run-{self._runs:03d}"
         variables = {**self.settings, **environment}
         self.child = ChildApp(self.kind, directory, variables, point=point, wrapper=self.wrapper)
+        self._children.append(self.child)
         return self.child
 
     def kill_at(self, point: str, **environment: str) -> None:
@@ -379,9 +384,11 @@ class Campaign:
             result.violations.extend(facts.outcome.violations(inputs, self._rows(), seen))
         if facts.model is not None:
             repeated_max = result.kills + self.repeats if loose else 0
+            runs = [child.events() for child in self._children]
+            model = ReadModel(facts.model(), facts, runs)
             result.violations.extend(
                 check_epochs(
-                    facts.model(),
+                    model,
                     inputs,
                     seen,
                     self.outputs,
@@ -390,5 +397,7 @@ class Campaign:
                     unfinished=facts.global_inputs,
                 )
             )
+            result.violations.extend(model.all_violations())
+            result.reads = model.compared
         if facts.row_of is not None and not loose:
             result.violations.extend(check_order(inputs, out, facts.row_of))

@@ -46,6 +46,20 @@ def test_a_killed_application_goes_on_where_its_last_commit_was(
     assert result.epochs > result.kills
 
 
+def test_readers_see_whole_committed_epochs_whatever_befalls_the_application(
+    broker: DevelopmentBroker, tmp_path: Path
+) -> None:
+    """A kill, lost state, other lanes: each snapshot is what the model has after its epoch."""
+    with Campaign("transfers", broker.bootstrap_servers, tmp_path, seed=16) as campaign:
+        campaign.kill_at("commit-sent:6")
+        campaign.lose_state(0.7)
+        campaign.settings["MUSTELA__LANES"] = "3"
+        result = campaign.finish()
+
+    assert not result.violations, "\n".join(result.violations)
+    assert result.reads > 10, result
+
+
 def test_at_least_once_loses_nothing_and_repeats_one_epoch(
     broker: DevelopmentBroker, tmp_path: Path
 ) -> None:

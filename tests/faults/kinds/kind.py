@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from mustela import StreamsBuilder
 from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.stores import Snapshot
 from tests.faults.watch import Row, Seen
 
 __all__ = [
@@ -121,6 +122,8 @@ class Kind:
         row_of: Where the rows of a key come out in the order of its records, what a record becomes;
             None where it becomes nothing.
         environment: Settings that it needs.
+        read: What a reader inside of the application reads of a snapshot; None for no reader.
+        state: What that must be, by the model.
     """
 
     build: Build
@@ -134,6 +137,8 @@ class Kind:
     has_state: bool = True
     row_of: Callable[[Row], str | None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    read: Callable[[Snapshot], Iterable[tuple[str, Any]]] | None = None
+    state: Callable[[Any], Iterable[tuple[str, Any]]] | None = None
 
 
 class Merged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import partial
 
 from mustela import Record, Stores, StreamsBuilder
@@ -57,6 +58,13 @@ def transfer(rng: random.Random, number: int) -> Sent:
     """Make a transfer between two accounts; some accounts are in more transfers than others."""
     source, target = (int(ACCOUNTS * rng.random() ** 2) for _ in range(2))
     return Sent(f"t{number}", f"a{source} a{target} {rng.randrange(1, 101)}")
+
+
+def moved(accounts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the accounts that have another balance than at first; nobody's money is lost."""
+    found = [row for row in accounts if row[1] != FIRST_BALANCE]
+    total = sum(balance - FIRST_BALANCE for _, balance in found)
+    return [*found, ("sum", total)]
 
 
 class TransfersModel:
@@ -161,7 +169,12 @@ class SharedModel:
 
 KINDS = {
     "transfers": Kind(
-        build=transfers, make=transfer, model=TransfersModel, outputs=("out", "refused")
+        build=transfers,
+        make=transfer,
+        model=TransfersModel,
+        outputs=("out", "refused"),
+        read=lambda snapshot: moved(snapshot.store("accounts").items()),
+        state=lambda model: moved(model.accounts.items()),
     ),
     "shared": Kind(build=shared, make=two_names, model=SharedModel, outputs=("out", "linked")),
 }
