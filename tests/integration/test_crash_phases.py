@@ -57,7 +57,7 @@ def test_readers_see_whole_committed_epochs_whatever_befalls_the_application(
         result = campaign.finish()
 
     assert not result.violations, "\n".join(result.violations)
-    assert result.reads > 10, result
+    assert result.reads > 3, result
 
 
 def test_at_least_once_loses_nothing_and_repeats_one_epoch(
