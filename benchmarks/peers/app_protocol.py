@@ -50,7 +50,11 @@ def emit(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
 
 
-def obey(begin: Callable[[], None], end: Callable[[], None]) -> None:
+def obey(
+    begin: Callable[[], None],
+    end: Callable[[], None],
+    gets: Callable[[int], None] | None = None,
+) -> None:
     """Begin, then follow the commands of standard input until `stop` or its end; then end."""
     begin()
     for line in sys.stdin:
@@ -61,4 +65,6 @@ def obey(begin: Callable[[], None], end: Callable[[], None]) -> None:
             emit("restart")
             end()
             begin()
+        if command.startswith("gets ") and gets is not None:
+            gets(int(command.split()[1]))
     end()

@@ -6,10 +6,12 @@ environment, as an operator would give them.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 from benchmarks.peers.app_protocol import AppArguments, emit, obey, parse_arguments
 from benchmarks.peers.mustela_programs import PROGRAMS
+from benchmarks.peers.store_reader import StoreReader, measured_gets
 from mustela import App
 from mustela.runtime.app import AppState
 from mustela.runtime.events import Event, Restoring, StateChanged
@@ -56,19 +58,26 @@ def main() -> None:
     emit("main")
     arguments = parse_arguments()
     apps: list[App] = []
+    readers: list[StoreReader] = []
 
     def begin() -> None:
         apps.append(new_app(arguments))
         apps[-1].start()
 
+        if rate := int(os.environ.get("BENCH_GETS_PER_S", "0")):
+            readers.append(StoreReader(apps[-1], rate))
+            readers[-1].start()
+
     def end() -> None:
+        while readers:
+            readers.pop().end()
         app = apps.pop()
         app.close(_CLOSE_TIMEOUT)
         if app.error is not None:
             raise app.error
         emit("closed")
 
-    obey(begin, end)
+    obey(begin, end, lambda count: emit("gets", **measured_gets(apps[-1], count)))
 
 
 if __name__ == "__main__":

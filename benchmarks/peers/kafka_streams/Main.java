@@ -37,6 +37,8 @@ public final class Main {
                 streams.close(CLOSE_TIMEOUT);
                 Events.emit("closed");
                 streams = start(arguments);
+            } else if (command.startsWith("gets ")) {
+                Gets.measure(streams, Integer.parseInt(command.substring(5).trim()));
             }
             command = control.readLine();
         }

@@ -1,0 +1,156 @@
+"""What reading stores costs: ``python -m benchmarks.queries``.
+
+The program counts records by key. *Gets*: the application is idle, its store has 10,000 keys, and
+it reads `--gets` of them at random, one after the other, from inside of its process; Kafka Streams
+does the same by `store.get` in Java. Bar: the p99 of a get is below one millisecond. *Load*: at a
+fixed rate of records a thread of the application reads a thousand keys a second, or none, in turns:
+forwards, backwards, and so on. Bar: with reads, the p95 of the time from a record to its result is
+at most 1.1 times as long. The processor time of a get is that of the thread that reads.
+
+Needs a quiet machine: ratios of single turns are kept, so that it shows where it was not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.peers.base import Assignment, Peer
+from benchmarks.peers.mustela_peer import MustelaPeer
+from benchmarks.peers.registry import Contestant, contestants
+from benchmarks.trial import Bench, LoadPlan, assignment, clean_up, fixed_load
+from benchmarks.workloads import SEED, WORKLOADS, Workload
+from mustela_dev import DevelopmentBroker
+
+P95_BAR = 1.1
+P99_BAR_US = 1_000.0
+GETS_PER_S = 1_000
+_TIMEOUT_S = 600.0
+_RESULTS = Path(__file__).parent / "results" / "queries.jsonl"
+
+
+@dataclass(slots=True)
+class _Read(MustelaPeer):
+    """Mustela, with a thread that reads while it runs."""
+
+    spent: dict[str, object] = field(default_factory=dict[str, object])
+
+    def environment(self) -> Mapping[str, str]:
+        return {**MustelaPeer.environment(self), "BENCH_GETS_PER_S": str(GETS_PER_S)}
+
+    def stop(self) -> None:
+        MustelaPeer.stop(self)
+        found = self.event("reading")
+        self.spent.update({} if found is None else found.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side(Contestant):
+    """With reads, or without."""
+
+    reads: bool
+    spent: dict[str, object] = field(default_factory=dict[str, object], compare=False)
+
+    def build(self, assignment: Assignment) -> Peer:
+        return _Read(assignment, spent=self.spent) if self.reads else MustelaPeer(assignment)
+
+
+@contextmanager
+def _bench(load: LoadPlan) -> Iterator[Bench]:
+    folder = Path(tempfile.mkdtemp(prefix="mustela-queries-"))
+    try:
+        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
+            yield Bench(
+                bootstrap=broker.bootstrap_servers,
+                broker_pid=broker.pid,
+                folder=folder,
+                commit_ms=100,
+                load=load,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def gets(
+    bench: Bench, workload: Workload, given: argparse.Namespace
+) -> dict[str, dict[str, object]]:
+    """Return what a get of an idle application takes, by peer."""
+    topic = workload.input_topic(given.records)
+    records = workload.make(given.records, SEED)
+    bench.topics.fill(topic, workload.partitions, records, lambda _record: None)
+    found: dict[str, dict[str, object]] = {}
+    for contestant in contestants(["mustela", "kafka_streams"], ["eos"]):
+        todo = assignment(bench, workload, contestant, "gets", topic, given.records)
+        bench.topics.create(workload.output_topics(todo.output), workload.partitions)
+        peer = contestant.build(todo)
+        peer.start()
+        try:
+            peer.wait_until(bench.topics, todo.records, _TIMEOUT_S, lambda _look: None)
+            peer.tell(f"gets {given.gets}")
+            found[contestant.peer] = peer.wait_for("gets", _TIMEOUT_S).fields
+        finally:
+            peer.stop()
+            clean_up(bench, todo)
+        print(contestant.peer, json.dumps(found[contestant.peer]), file=sys.stderr, flush=True)
+    return found
+
+
+def under_load(bench: Bench, workload: Workload, given: argparse.Namespace) -> dict[str, object]:
+    """Return the latencies with reads and without, turn by turn."""
+    sides = [
+        _Side(peer=name, guarantee="eos", reads=reads)
+        for name, reads in (("without", False), ("with", True))
+    ]
+    turns: dict[str, list[dict[str, object]]] = {"with": [], "without": []}
+    ratios: list[float] = []
+    for turn in range(given.turns):
+        p95: dict[str, float] = {}
+        for side in sides if turn % 2 else reversed(sides):
+            draft = assignment(bench, workload, side, f"{side.peer}{turn}", f"{side.peer}{turn}", 0)
+            seen = fixed_load(bench, workload, side, draft)
+            clean_up(bench, draft)
+            p95[side.peer] = statistics.quantiles(seen.latencies_ms, n=20)[-1]
+            cpu = round(seen.numbers["fixed_load.cpu_percent"], 1)
+            numbers = {"p95_ms": round(p95[side.peer], 1), "cpu_percent": cpu, **side.spent}
+            turns[side.peer].append(numbers)
+            print(side.peer, json.dumps(numbers), file=sys.stderr, flush=True)
+        ratios.append(round(p95["with"] / p95["without"], 3))
+    return {"p95_ratios": ratios, "p95_ratio": statistics.median(ratios), **turns}
+
+
+def main() -> None:
+    """Run the command line; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=5, help="of the load, on each side")
+    parser.add_argument("--records", type=int, default=1_000_000, help="in the store's topic")
+    parser.add_argument("--gets", type=int, default=100_000)
+    parser.add_argument("--rate", type=int, default=50_000, help="records a second")
+    parser.add_argument("--seconds", type=int, default=40, help="measured at that rate")
+    parser.add_argument("--warm-up", type=int, default=15, help="seconds before it counts")
+    parser.add_argument("--out", type=Path, default=_RESULTS)
+    given = parser.parse_args()
+    workload = WORKLOADS["count"]
+    load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
+    with _bench(load) as bench:
+        idle = gets(bench, workload, given)
+        loaded = under_load(bench, workload, given) if given.turns else {}
+    found = {"records": given.records, "rate": given.rate, "gets": idle, "load": loaded}
+    with given.out.open("a") as file:
+        file.write(json.dumps({"processors": os.cpu_count(), **found}) + "\n")
+    print(json.dumps(found))
+    p99_us, ratio = float(str(idle["mustela"]["p99_us"])), float(str(loaded.get("p95_ratio", 0)))
+    within = p99_us <= P99_BAR_US and ratio <= P95_BAR
+    sys.exit(0 if within else 1)
+
+
+if __name__ == "__main__":
+    main()
