@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ProcessStat", "boot_id", "collection_paused", "read_process"]
+__all__ = ["ProcessStat", "boot_id", "collection_paused", "read_process", "resident_bytes"]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -68,6 +69,23 @@ def boot_id(source: Path = _BOOT_ID) -> str:
         return source.read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process and of all that it has started, in bytes.
+
+    Memory that they share is counted more than once.
+    """
+    found: dict[int, ProcessStat] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := read_process(int(entry.name))) is not None:
+            found[int(entry.name)] = stat
+    pages, left = 0, [pid]
+    while left:
+        one = left.pop()
+        pages += found[one].resident_pages if one in found else 0
+        left += [other for other, stat in found.items() if stat.parent == one]
+    return pages * resource.getpagesize()
 
 
 @contextmanager

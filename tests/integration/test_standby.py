@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,10 +55,9 @@ def make(
         app = App(
             name,
             bootstrap_servers=broker.bootstrap_servers,
-            state_dir=str(tmp_path / "state"),
             lease={"interval": "1s"},
             topics={"create": True},
-            **settings,
+            **{"state_dir": str(tmp_path / "state"), **settings},
         )
 
         @app.topology
@@ -135,6 +135,44 @@ def test_an_instance_that_was_replaced_becomes_the_standby(make: Callable[..., A
     assert first.wait_until(AppState.RUNNING, SOON), first.error
     assert first.coordinator is not None
     assert first.coordinator.state.incarnation == 3
+
+
+def test_a_switch_makes_the_standby_run_and_the_other_one_wait(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """Also back again; a promotion does the same without asking, and status says who is who."""
+
+    def ha(command: str, *options: str) -> int:
+        return main(["ha", command, name, *options, "-b", broker.bootstrap_servers])
+
+    first = make(standby=True)
+    second = make(standby=True, state_dir=str(tmp_path / "other"))
+    first.start()
+    await_living(first)
+    assert ha("switch") == ExitCode.USAGE
+    assert "NO_STANDBY" in capsys.readouterr().err
+    second.start()
+    assert second.wait_until(AppState.STANDBY, SOON), second.error
+    for old, new, command in (
+        (first, second, "switch"),
+        (second, first, "switch"),
+        (first, second, "promote"),
+    ):
+        while ha(command) != ExitCode.OK:  # until the standby is ready
+            assert "NO_STANDBY" in capsys.readouterr().err
+        assert new.wait_until(AppState.RUNNING, SOON), new.error
+        if command == "promote":  # nothing is committed here that would show it at once
+            old.pause()
+        assert old.wait_until(AppState.STANDBY, SOON), old.error
+    capsys.readouterr()
+    assert ha("status", "--json") == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["running"]["incarnation"] == 4
+    assert [one["memory_bytes"] > 0 for one in document["standbys"]] == [True]
 
 
 def test_a_paused_instance_notices_that_another_one_took_over(make: Callable[..., App]) -> None:

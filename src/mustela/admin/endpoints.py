@@ -142,6 +142,7 @@ def endpoints(metrics: Respond) -> tuple[Endpoint, ...]:
             if name != "page.html"
         ),
         Endpoint(path="/state", group="state", respond=_shows(views.state)),
+        Endpoint(path="/ha", group="state", respond=_shows(_ha)),
         Endpoint(path="/offsets", group="state", respond=_shows(views.offsets)),
         Endpoint(path="/watermarks", group="state", respond=_shows(views.watermarks)),
         Endpoint(path="/metrics", group="metrics", respond=metrics),
@@ -155,9 +156,41 @@ def endpoints(metrics: Respond) -> tuple[Endpoint, ...]:
                 scope=Scope.OPERATE,
                 method="POST",
             )
-            for name, act in (("pause", _pause), ("resume", _resume), ("shutdown", _stop))
+            for name, act in (
+                ("pause", _pause),
+                ("resume", _resume),
+                ("shutdown", _stop),
+                ("ha/switch", _switch),
+                ("ha/promote", _promote),
+            )
         ),
     )
+
+
+def _ha(watched: Watched) -> dict[str, Any]:
+    """Return whether this instance runs or waits, and the standbys that it hears of."""
+    return {
+        "application_id": watched.settings.application_id,
+        "state": watched.board.life.state,
+        "standbys": [
+            {
+                "host": one.host,
+                "pid": one.pid,
+                "ready": one.ready,
+                "epoch": one.epoch if one.epoch >= 0 else None,
+                "memory_bytes": one.memory_bytes,
+            }
+            for one in watched.standbys()
+        ],
+    }
+
+
+def _switch(watched: Watched) -> None:
+    watched.switch()
+
+
+def _promote(watched: Watched) -> None:
+    watched.promote()
 
 
 def _pause(watched: Watched) -> None:

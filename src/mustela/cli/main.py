@@ -128,6 +128,7 @@ def own_commands() -> App:
         deploy,
         dlq,
         doctor,
+        ha,
         image,
         offsets,
         records,
@@ -161,7 +162,7 @@ def own_commands() -> App:
     app.command(completion)
     app.command(deploy.new)
     app.command(deploy.k8s)
-    groups = (image, topics, offsets, state, dlq, settings)
+    groups = (ha, image, topics, offsets, state, dlq, settings)
     for module in groups:
         app.command(module.group())
     return app

@@ -394,6 +394,49 @@ class App(Hooked, Readable):
         """
         self._let_pause("resume", paused=False)
 
+    def hand_over(self) -> None:
+        """Hand over to a standby at the end of the running epoch; returns at once.
+
+        With ``standby`` this instance waits as the standby then, otherwise it stops.
+
+        Raises:
+            AppStateError: If the application does not run.
+            NoStandbyError: If no standby is ready.
+
+        Example:
+            >>> from mustela.runtime.app import AppStateError
+            >>> try:
+            ...     App("copy").hand_over()
+            ... except AppStateError as error:
+            ...     print(error.what)
+            the application cannot hand over while it is created
+        """
+        if self._life is None or self.state not in {AppState.RUNNING, AppState.PAUSED}:
+            msg = f"the application cannot hand over while it is {self.state.value}"
+            raise AppStateError(msg, fix="ask the instance that runs: see mustela ha status")
+        self._life.standbys.switch(self.settings.application_id)
+
+    def promote(self) -> None:
+        """Let this standby take over from the running instance, without asking it.
+
+        The running instance is fenced, whether or not it answers.
+
+        Raises:
+            AppStateError: If this instance is not a standby.
+
+        Example:
+            >>> from mustela.runtime.app import AppStateError
+            >>> try:
+            ...     App("copy").promote()
+            ... except AppStateError as error:
+            ...     print(error.what)
+            the application cannot be promoted while it is created
+        """
+        if self.state is not AppState.STANDBY:
+            msg = f"the application cannot be promoted while it is {self.state.value}"
+            raise AppStateError(msg, fix="ask a standby: see mustela ha status")
+        self._standing.is_promoted.set()
+
     def _let_pause(self, what: str, *, paused: bool) -> None:
         if self.state is AppState.CREATED or self.state.ended:
             msg = f"the application cannot {what} while it is {self.state.value}"
@@ -539,6 +582,9 @@ class App(Hooked, Readable):
             stop=lambda: threading.Thread(target=self._stop_in_time, daemon=True).start(),
             say=self._standing.say,
             indicators=self._indicators,
+            switch=self.hand_over,
+            promote=self.promote,
+            standbys=lambda: () if self._life is None else self._life.standbys.alive(),
         )
 
     def _stop_in_time(self) -> None:

@@ -19,7 +19,8 @@ from mustela.runtime.lease import (
     MISSED_MAX,
     Lease,
     LeaseKeeper,
-    decode_lease,
+    LeaseRow,
+    decode_lease_row,
     encode_lease,
     lease_spec,
     lease_topic,
@@ -55,21 +56,31 @@ class KafkaLeaseLog:
 
     def read(self, start: int | None) -> tuple[int, list[Lease]]:
         """Return the offset to read from next time, and the leases since ``start``."""
+        end, rows = self.read_rows(start)
+        return end, [row for row in rows if isinstance(row, Lease)]
+
+    def read_rows(self, start: int | None, last: int = LOOKED_AT) -> tuple[int, list[LeaseRow]]:
+        """Return the offset to read from next time, and all rows since ``start``.
+
+        Args:
+            start: An offset; None for the last few rows.
+            last: How many.
+        """
         place = (self._topic, 0)
         if not self._is_made and not self._admin.describe([self._topic]):
             return 0, []
         self._is_made = True
         (end,) = self._admin.end_offsets([place]).values()
         (first,) = self._admin.earliest_offsets([place]).values()
-        begin = max(first, end - LOOKED_AT if start is None else start)
+        begin = max(first, end - last if start is None else start)
         if begin >= end:
             return end, []
         chunks = self._reader.read(self._topic, 0, begin, end)
-        read = (decode_lease(value) for chunk in chunks for value in chunk.values)
-        return end, [lease for lease in read if lease is not None]
+        read = (decode_lease_row(value) for chunk in chunks for value in chunk.values)
+        return end, [row for row in read if row is not None]
 
-    def write(self, lease: Lease) -> None:
-        """Write a lease; create the topic if needed."""
+    def write(self, lease: LeaseRow) -> None:
+        """Write a row; create the topic if needed."""
         if not self._is_made:
             if not self._admin.describe([self._topic]):
                 self._admin.create([self._spec])
@@ -101,13 +112,20 @@ def interval_of(settings: Settings) -> timedelta:
     return settings.lease.interval or (_INTERVAL_WITH_STANDBY if settings.standby else _INTERVAL)
 
 
-def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int]) -> LeaseKeeper:
+def keeper_of(
+    settings: Settings,
+    clock: Clock,
+    *,
+    incarnation: Callable[[], int],
+    on_rows: Callable[[list[LeaseRow]], object] | None = None,
+) -> LeaseKeeper:
     """Return the keeper of the lease by which this process shows that it runs an application.
 
     Args:
         settings: The settings.
         clock: Wall-clock time.
         incarnation: Returns the number of the run, 0 before it has one.
+        on_rows: Receives what others have written since the last renewal; None does not look.
     """
     interval = interval_of(settings).total_seconds()
     now_ms, host, pid = clock.now_ms(), socket.gethostname(), os.getpid()
@@ -121,4 +139,19 @@ def keeper_of(settings: Settings, clock: Clock, *, incarnation: Callable[[], int
         ttl_ms=int(MISSED_MAX * interval * 1000),
     )
     log = KafkaLeaseLog(settings)
-    return LeaseKeeper(log, clock, lease, incarnation=incarnation, interval=interval)
+    position: list[int] = []
+
+    def look() -> None:
+        end, rows = log.read_rows(position[0] if position else None)
+        if position and on_rows is not None:
+            on_rows(rows)
+        position[:] = [end]
+
+    return LeaseKeeper(
+        log,
+        clock,
+        lease,
+        incarnation=incarnation,
+        interval=interval,
+        look=None if on_rows is None else look,
+    )

@@ -23,9 +23,13 @@ __all__ = [
     "Lease",
     "LeaseKeeper",
     "LeaseLog",
+    "LeaseRow",
     "LeaseTroubleError",
     "LeaseWatch",
+    "StandbyReport",
+    "TakeOver",
     "decode_lease",
+    "decode_lease_row",
     "encode_lease",
     "lease_spec",
     "lease_topic",
@@ -82,6 +86,54 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return f"on {self.host} (process {self.pid})"
 
 
+class StandbyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of a standby about itself.
+
+    Attributes:
+        standby: Names the instance.
+        host: Its host.
+        pid: Its process.
+        place: Names its directory of state: two instances with the same one share their state.
+        time_ms: When it was written, by the instance's own clock, in milliseconds.
+        ttl_ms: How long to listen before it is taken for dead, in milliseconds.
+        epoch: The epoch that its replica shows; -1 if none.
+        memory_bytes: Memory of its processes.
+        ready: Whether its engine has started and its replica follows.
+    """
+
+    standby: str
+    host: str
+    pid: int
+    place: str
+    time_ms: int
+    ttl_ms: int
+    epoch: int
+    memory_bytes: int
+    ready: bool
+
+    @property
+    def told(self) -> str:
+        """The instance, for messages."""
+        return f"on {self.host} (process {self.pid})"
+
+
+class TakeOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that a standby takes over.
+
+    Attributes:
+        take_over: Names the request.
+        by: The standby that takes over without asking the running instance, which may not answer;
+            empty to ask it.
+    """
+
+    take_over: str
+    by: str = ""
+
+
+LeaseRow = Lease | StandbyReport | TakeOver
+"""A row of the lease topic. Versions that know leases alone pass over the others."""
+
+
 class LeaseLog(Protocol):
     """The lease topic of an application."""
 
@@ -132,17 +184,25 @@ def lease_spec(application_id: str, replication_factor: int) -> TopicSpec:
     )
 
 
-def encode_lease(lease: Lease) -> bytes:
-    """Return a lease as the value of a Kafka record."""
+def encode_lease(lease: LeaseRow) -> bytes:
+    """Return a row of the lease topic as the value of a Kafka record."""
     return msgspec.json.encode(lease)
 
 
 def decode_lease(value: bytes | None) -> Lease | None:
     """Return the lease, or None if this version cannot read ``value``."""
-    try:
-        return msgspec.json.decode(value or b"", type=Lease)
-    except msgspec.MsgspecError:
-        return None
+    row = decode_lease_row(value)
+    return row if isinstance(row, Lease) else None
+
+
+def decode_lease_row(value: bytes | None) -> LeaseRow | None:
+    """Return a row of the lease topic, or None if this version cannot read it."""
+    for kind in (Lease, StandbyReport, TakeOver):
+        try:
+            return msgspec.json.decode(value or b"", type=kind)
+        except msgspec.MsgspecError:
+            continue
+    return None
 
 
 class LeaseKeeper:
@@ -156,6 +216,7 @@ class LeaseKeeper:
         lease: The lease; its time and incarnation are filled in.
         incarnation: Returns the number of the run.
         interval: Seconds between two renewals.
+        look: Called after each renewal; it may look for what others have written.
     """
 
     def __init__(
@@ -166,7 +227,9 @@ class LeaseKeeper:
         *,
         incarnation: Callable[[], int],
         interval: float,
+        look: Callable[[], object] | None = None,
     ) -> None:
+        self._look = look
         self._log = log
         self._clock = clock
         self._lease = lease
@@ -220,11 +283,20 @@ class LeaseKeeper:
         while True:
             self._say(ended=False)
             self._has_said.set()
+            self._look_around()
             if self._stop.wait(self._interval):
                 break
         if self._says_end and self.trouble is None:
             self._say(ended=True)
         self._log.close()
+
+    def _look_around(self) -> None:
+        if self._look is None or self.trouble is not None:
+            return
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 - it must never end the application
+            self._untold = error
 
     def _say(self, *, ended: bool) -> None:
         lease = msgspec.structs.replace(

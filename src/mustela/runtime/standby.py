@@ -3,37 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.runtime.events import Listener
 from mustela.runtime.kafka_lease import KafkaLeaseLog
-from mustela.runtime.lease import Lease, LeaseWatch
+from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch, StandbyReport
 from mustela.runtime.passing_faults import PassingFaults
 
-__all__ = ["others_alive"]
+__all__ = ["Standby", "others_alive"]
 
 
 _PAUSE_S = 0.1
 """So often a standby looks whether the other instance has said that it is alive."""
 
+REPORT_EVERY_S = 1.0
+"""So often it reports about itself."""
+
+SUCCESSOR_WAIT_S = 10.0
+"""How long an instance that has handed over waits until the other one says that it is alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """What a waiting instance does meanwhile.
+
+    Attributes:
+        wait: Waits some seconds, and returns whether to wait no longer.
+        on_rows: Receives what others write into the lease topic.
+        report: Returns the report about itself; None for none yet.
+        expects: Whether another instance will be alive in a moment: this one has handed over.
+    """
+
+    wait: Callable[[float], bool]
+    on_rows: Callable[[list[LeaseRow]], object]
+    report: Callable[[], StandbyReport | None]
+    expects: bool = False
+
+
+class _Noting(KafkaLeaseLog):
+    """Hands on what is written while it is read."""
+
+    def __init__(self, settings: Settings, on_rows: Callable[[list[LeaseRow]], object]) -> None:
+        super().__init__(settings)
+        self._on_rows = on_rows
+
+    def read(self, start: int | None) -> tuple[int, list[Lease]]:
+        """Return the offset to read from next time, and the leases since ``start``."""
+        end, rows = self.read_rows(start)
+        if start is not None:
+            self._on_rows(rows)
+        return end, [row for row in rows if isinstance(row, Lease)]
+
 
 def others_alive(
-    settings: Settings, clock: Clock, wait: Callable[[float], bool], listener: Listener
+    settings: Settings, clock: Clock, standby: Standby, listener: Listener
 ) -> Iterator[Lease]:
     """Yield the lease of another instance as long as one is alive.
 
     Args:
         settings: Name the application.
         clock: Wall and monotonic time.
-        wait: Waits some seconds, and returns whether this instance should stop.
+        standby: What this instance does meanwhile.
         listener: Notified of tolerated faults.
     """
-    log = KafkaLeaseLog(settings)
-    watch = LeaseWatch(log, clock, wait, pause_s=_PAUSE_S)
+    log = _Noting(settings, standby.on_rows)
+    watch = LeaseWatch(log, clock, standby.wait, pause_s=_PAUSE_S)
     faults = PassingFaults(clock, limit=settings.commit_timeout.total_seconds())
+    expected_until = clock.monotonic() + (SUCCESSOR_WAIT_S if standby.expects else 0.0)
+    report_at = 0.0
+
+    def told() -> None:
+        nonlocal report_at
+        report = standby.report() if clock.monotonic() >= report_at else None
+        if report is not None:
+            log.write(report)
+            report_at = clock.monotonic() + REPORT_EVERY_S
+
     try:
-        while (lease := faults.retry(watch.living, listener.on_error)) is not None:
-            yield lease
+        while True:
+            lease = faults.retry(watch.living, listener.on_error)
+            if lease is not None:
+                expected_until = 0.0
+                yield lease
+                faults.retry(told, listener.on_error)
+            elif clock.monotonic() >= expected_until or standby.wait(_PAUSE_S):
+                return
     finally:
         log.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +12,7 @@ from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.errors import MustelaError
 from mustela.plan.plan import Plan
+from mustela.processes import resident_bytes
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions, JobInterruptedError
@@ -16,7 +20,13 @@ from mustela.runtime.events import AppState, Said
 from mustela.runtime.installed import load_engine
 from mustela.runtime.kafka_lease import keeper_of
 from mustela.runtime.kafka_world import kafka_world
-from mustela.runtime.lease import LeaseKeeper
+from mustela.runtime.lease import (
+    MISSED_MAX,
+    LeaseKeeper,
+    LeaseRow,
+    StandbyReport,
+    TakeOver,
+)
 from mustela.runtime.life.commit_watch import CommitWatch
 from mustela.runtime.life.lives import Lives, named
 from mustela.runtime.life.standing import Standing
@@ -25,11 +35,12 @@ from mustela.runtime.logbook import Logbook
 from mustela.runtime.ports import LocalState, World
 from mustela.runtime.reading import Published
 from mustela.runtime.replica.replica import Replica
-from mustela.runtime.standby import others_alive
+from mustela.runtime.standby import REPORT_EVERY_S, Standby, others_alive
 from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin
+from mustela.runtime.switching import Standbys, place_of
 from mustela.runtime.time.epoch_timer import EpochTimer
 
 __all__ = ["Life", "Means"]
@@ -78,6 +89,7 @@ class Life:
     Attributes:
         engine: The engine; None before it was chosen.
         coordinator: The driver's loop; None before the engine has started.
+        standbys: The standbys that it hears of while it runs.
     """
 
     def __init__(self, means: Means, standing: Standing, lives: Lives) -> None:
@@ -87,6 +99,12 @@ class Life:
         self.engine: Engine | None = None
         self.coordinator: Coordinator | None = None
         self._ready: tuple[World, Recovery] | None = None
+        self._name = f"{socket.gethostname()}/{os.getpid()}/{means.clock.now_ms()}"
+        self.standbys = Standbys(
+            means.clock,
+            lambda: standing.ask_to_hand_over(waits=means.settings.standby),
+            standing.say,
+        )
 
     def live(self) -> None:
         """Run epochs until the application is asked to stop.
@@ -104,7 +122,12 @@ class Life:
                 return
         # Before anything is read or created: what `mustela reset` deletes after it has found no
         # instance must not be what this one has seen.
-        keeper = keeper_of(settings, means.clock, incarnation=self._incarnation)
+        keeper = keeper_of(
+            settings,
+            means.clock,
+            incarnation=self._incarnation,
+            on_rows=self.standbys.hear if settings.standby else None,
+        )
         keeper.start()
         try:
             keeper.wait_until_said(standing.stopping.is_set)
@@ -185,9 +208,17 @@ class Life:
                 except JobInterruptedError as error:
                     raise watch.error or error from error.__cause__
         finally:
+            if standing.hands_over and ended.error is None:
+                self._hand_over(keeper)
             self._lives.ending(ended.error)
             standing.set(AppState.DRAINING)
             coordinator.close()
+
+    def _hand_over(self, keeper: LeaseKeeper) -> None:
+        """Let a standby begin while this instance closes its state, unless it has the same."""
+        self._standing.has_handed_over = True
+        if not self.standbys.share_state(place_of(self._means.settings)):
+            keeper.stop(ended=True)
 
     def _stand_by(self, engine: Engine) -> WarmStandby | None:
         """Wait while another instance is alive, or until this one is asked to stop.
@@ -196,10 +227,20 @@ class Life:
             What is ready for a takeover; None if no other instance is alive, or to stop.
         """
         means, standing = self._means, self._standing
-        wait = standing.stopping.wait
         warm: WarmStandby | None = None
+
+        def wait(seconds: float) -> bool:
+            return standing.stopping.wait(seconds) or standing.is_promoted.is_set()
+
+        expects, standing.has_handed_over = standing.has_handed_over, False
+        standby = Standby(
+            wait=wait,
+            on_rows=self._heard_by_standby,
+            report=lambda: None if warm is None else self._report(warm),
+            expects=expects,
+        )
         try:
-            for lease in others_alive(means.settings, means.clock, wait, standing.fan):
+            for lease in others_alive(means.settings, means.clock, standby, standing.fan):
                 if warm is None:
                     standing.set(AppState.STANDBY)
                     standing.fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
@@ -212,6 +253,25 @@ class Life:
             return None
         standing.set(AppState.STARTING)
         return warm
+
+    def _heard_by_standby(self, rows: Iterable[LeaseRow]) -> None:
+        if any(isinstance(row, TakeOver) and row.by == self._name for row in rows):
+            self._standing.is_promoted.set()
+
+    def _report(self, warm: WarmStandby) -> StandbyReport:
+        means, record = self._means, warm.replica.record
+        ttl_ms = int(MISSED_MAX * REPORT_EVERY_S * 1000)
+        return StandbyReport(
+            standby=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            place=place_of(means.settings),
+            time_ms=means.clock.now_ms(),
+            ttl_ms=ttl_ms,
+            epoch=-1 if record is None else record.epoch,
+            memory_bytes=resident_bytes(os.getpid()),
+            ready=warm.is_ready,
+        )
 
     def _warm(self, engine: Engine) -> WarmStandby:
         """Check that this program can take over, and begin to get ready for it."""

@@ -36,6 +36,9 @@ class Standing:
         fan: All listeners.
         waiting: Callers that wait until everything is read.
         life: How often another life was requested, and started.
+        hands_over: Whether the running life ends in favour of a standby.
+        has_handed_over: Whether the last life ended so.
+        is_promoted: Set when a standby is to take over at once.
 
     Example:
         >>> from mustela.clock import ManualClock
@@ -56,12 +59,17 @@ class Standing:
         self.waiting: list[CaughtUp] = []
         self.life = 0
         self._again = False
+        self.hands_over = False
+        self.is_promoted = threading.Event()
+        self.has_handed_over = False
 
     def reset(self) -> None:
         """Prepare for a new life after the last one."""
         with self.changed:
             self.life += 1
             self._again = False
+            self.hands_over = False
+            self.is_promoted.clear()
             self.stopping.clear()
             self.pausing.is_asked = False
 
@@ -86,6 +94,16 @@ class Standing:
     def ask_to_restart(self) -> None:
         """Ask the running life to end, and start another one."""
         self._ask(again=True)
+
+    def ask_to_hand_over(self, *, waits: bool) -> None:
+        """Ask the running life to end at its epoch's end, in favour of a standby.
+
+        Args:
+            waits: Whether this instance is the standby then; otherwise it stops.
+        """
+        with self.changed:
+            self.hands_over = True
+        self._ask(again=waits)
 
     def _ask(self, *, again: bool) -> None:
         with self.changed:

@@ -55,6 +55,12 @@ class WarmStandby:
         """The state of this host."""
         return self._replica
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine has started, and the state of this host is that of an epoch."""
+        started = not self._threads[0].is_alive() and self._error is None
+        return started and not self._is_lost and self._replica.record is not None
+
     def start(self) -> None:
         """Begin."""
         for thread in self._threads:

@@ -8,12 +8,17 @@ from typing import Any, Protocol, runtime_checkable
 
 from mustela.config.settings import Settings
 from mustela.plan.plan import Plan
+from mustela.runtime.lease import StandbyReport
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.indicators import Indicators
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.topology.graph import TopologyGraph
 
 __all__ = ["Admin", "Inspected", "Watched", "workers_of"]
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,9 @@ class Watched:
         pause: Commits the running epoch, and starts no other.
         resume: Ends the pause.
         stop: Asks it to finish the running epoch and stop, and returns at once.
+        switch: Hands over to a standby at the end of the running epoch, and returns at once.
+        promote: Lets this standby take over from the running instance, and returns at once.
+        standbys: Returns the last reports of the standbys that this instance hears of.
         say: Sends a message to the application's listeners.
         indicators: Health indicators of the user's, if there may be some.
     """
@@ -43,6 +51,9 @@ class Watched:
     stop: Callable[[], None]
     say: Callable[[str], None]
     indicators: Indicators | None = None
+    switch: Callable[[], None] = _nothing
+    promote: Callable[[], None] = _nothing
+    standbys: Callable[[], Sequence[StandbyReport]] = tuple
 
 
 class Admin(Protocol):

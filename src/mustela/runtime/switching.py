@@ -1,0 +1,94 @@
+"""Planned takeovers: what the running instance knows of its standbys, and who asks for a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mustela.clock import Clock
+from mustela.config.settings import Settings
+from mustela.errors import UsageError
+from mustela.processes import boot_id
+from mustela.runtime.lease import LeaseRow, StandbyReport, TakeOver
+
+__all__ = ["NoStandbyError", "Standbys", "no_standby", "place_of"]
+
+
+class NoStandbyError(UsageError):
+    """No standby is ready to take over."""
+
+    code = "NO_STANDBY"
+
+
+class Standbys:
+    """The standbys that an instance hears of.
+
+    Args:
+        clock: Monotonic time.
+        hand_over: Ends the running life in favour of a standby.
+        say: Receives messages.
+    """
+
+    def __init__(
+        self, clock: Clock, hand_over: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
+        self._clock = clock
+        self._hand_over = hand_over
+        self._say = say
+        self._heard: dict[str, tuple[StandbyReport, float]] = {}
+
+    def hear(self, rows: Iterable[LeaseRow]) -> None:
+        """Take rows of the lease topic; hand over if one asks for it."""
+        now = self._clock.monotonic()
+        for row in rows:
+            if isinstance(row, StandbyReport):
+                self._heard[row.standby] = row, now
+            elif isinstance(row, TakeOver) and not row.by:
+                self._asked()
+
+    def alive(self) -> list[StandbyReport]:
+        """Return the last report of each standby that is alive."""
+        now = self._clock.monotonic()
+        return [row for row, heard in self._heard.values() if now - heard <= row.ttl_ms / 1000]
+
+    def ready(self) -> list[StandbyReport]:
+        """Return those that can take over now."""
+        return [row for row in self.alive() if row.ready]
+
+    def switch(self, application_id: str) -> None:
+        """Hand over to a standby.
+
+        Raises:
+            NoStandbyError: If none is ready.
+        """
+        if not self.ready():
+            raise no_standby(application_id, self.alive())
+        self._hand_over()
+
+    def share_state(self, place: str) -> bool:
+        """Whether a standby keeps its state in the same directory."""
+        return any(row.place == place for row in self.alive())
+
+    def _asked(self) -> None:
+        found = self.ready()
+        if found:
+            self._say(f"hands over to the standby {found[0].told}")
+            self._hand_over()
+        else:
+            self._say("was asked to hand over, but no standby is ready: goes on")
+
+
+def place_of(settings: Settings) -> str:
+    """Return what names a directory of state among all hosts."""
+    return f"{boot_id()}:{settings.state_dir.absolute()}"
+
+
+def no_standby(application_id: str, alive: Iterable[StandbyReport]) -> NoStandbyError:
+    """Return the error that no standby is ready."""
+    waiting = ", ".join(row.told for row in alive)
+    return NoStandbyError(
+        f"no standby of {application_id} is ready to take over",
+        evidence={"waiting": waiting or "none"},
+        why="a standby is ready when its Spark has started and its state is that of the last epoch",
+        fix="start one: mustela run MODULE:APP --standby; or wait until mustela ha status"
+        f" {application_id} says that it is ready",
+    )
