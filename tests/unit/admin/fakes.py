@@ -91,6 +91,8 @@ class FakeApp:
             pause=lambda: self.asked.append("pause"),
             resume=lambda: self.asked.append("resume"),
             stop=lambda: self.asked.append("stop"),
+            switch=lambda: self.asked.append("switch"),
+            promote=lambda: self.asked.append("promote"),
             say=self.said.append,
             indicators=self.indicators,
         )

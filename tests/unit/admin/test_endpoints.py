@@ -14,6 +14,7 @@ from mustela.errors import EnvironmentFault
 from mustela.runtime.app_errors import AppStateError
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.events import AppState
+from mustela.runtime.lease import StandbyReport
 from mustela.runtime.status.board import TRACES_MAX
 from mustela.runtime.status.snapshot import WorkerView
 from tests.unit.admin.fakes import LINES_0, LINES_1, SECRET, TOKENS, Client, FakeApp
@@ -309,13 +310,42 @@ def test_threads_show_what_each_worker_is_at(app: FakeApp) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "done"), [("/pause", "pause"), ("/resume", "resume"), ("/shutdown", "stop")]
+    ("path", "done"),
+    [
+        ("/pause", "pause"),
+        ("/resume", "resume"),
+        ("/shutdown", "stop"),
+        ("/ha/switch", "switch"),
+        ("/ha/promote", "promote"),
+    ],
 )
 def test_operations_are_asked_of_the_application(app: FakeApp, path: str, done: str) -> None:
     """They are asked for, and the answer does not wait until they are done."""
     answer = app.client().post(path, TOKENS.operate)
     assert answer.status_code == 202
     assert app.asked == [done]
+
+
+def test_the_standbys_that_an_instance_hears_of_are_shown(app: FakeApp) -> None:
+    """With their epochs and their memory; -1 stands for no epoch, and is not shown."""
+    app.runs()
+    report = StandbyReport(
+        standby="b/1",
+        host="b",
+        pid=8,
+        place="there",
+        time_ms=1,
+        ttl_ms=3_000,
+        epoch=-1,
+        memory_bytes=7,
+        ready=False,
+    )
+    known = replace(app.watched, standbys=lambda: [report])
+    served = application(known, endpoints(lambda _w, _q: json_answer({})), app.policy())
+    shown: Any = Client(served).json("/ha")
+    assert shown["state"] == "running"
+    told = {"host": "b", "pid": 8, "ready": False, "epoch": None, "memory_bytes": 7}
+    assert shown["standbys"] == [told]
 
 
 def test_an_operation_that_does_not_fit_is_a_conflict(app: FakeApp) -> None:

@@ -23,6 +23,8 @@ NEEDED = {
     "/pause": Scope.OPERATE,
     "/resume": Scope.OPERATE,
     "/shutdown": Scope.OPERATE,
+    "/ha/switch": Scope.OPERATE,
+    "/ha/promote": Scope.OPERATE,
 }
 GRANTED = {
     "": Scope.NOBODY,
