@@ -55,6 +55,7 @@ def k8s(  # noqa: PLR0913 - its options are its interface
     state_size: str = "20Gi",
     storage_class: str | None = None,
     admin_secret: str | None = None,
+    standby: Annotated[bool, Parameter(name="--standby", negative=())] = False,
     set: Assignments = None,
     json: Json = False,
 ) -> int:
@@ -74,6 +75,7 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         state_size: Size of the volume that keeps the state.
         storage_class: Storage class of the volume.
         admin_secret: Secret with a certificate and tokens; opens the admin server to the cluster.
+        standby: Two replicas, each with its volume: one runs, and the other one takes over.
         set: Settings, as for a run.
         json: Print a JSON List instead of YAML.
     """
@@ -92,6 +94,7 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         state_size=state_size,
         storage_class=storage_class,
         admin_secret=admin_secret,
+        standby=standby,
     )
     found = manifests(app, deployment)
     if json:

@@ -26,6 +26,13 @@ USER = 10001
 STOP_SPARE_S = 30
 """Seconds that a pod may take to end beyond what the settings allow for its last epoch."""
 
+_PAIR: dict[str, Any] = {
+    "replicas": 2,
+    "podManagementPolicy": "Parallel",
+    # A rollout goes on to the other pod when this one has had time to follow it.
+    "minReadySeconds": 60,
+}
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti)?")
 _LOCAL = re.compile(r"(localhost|127\.|\[?::1)")
@@ -52,6 +59,7 @@ class Deployment:
         storage_class: Of the volume; None takes the cluster's default.
         admin_secret: A Secret with ``tls.crt``, ``tls.key``, ``read-token``, ``query-token`` and
             ``operate-token``: the admin server is then reached from outside of the pod.
+        standby: Run a second pod, with a volume of its own, that takes over.
     """
 
     target: str
@@ -63,10 +71,11 @@ class Deployment:
     state_size: str = "20Gi"
     storage_class: str | None = None
     admin_secret: str | None = None
+    standby: bool = False
 
 
 def manifests(app: _Application, deployment: Deployment) -> list[dict[str, Any]]:
-    """Return the objects to be made: a headless Service, and a StatefulSet of one replica.
+    """Return the objects to be made: a headless Service, and a StatefulSet of one replica or two.
 
     The pod starts with the settings that the application has here, whatever they come from; what
     is secret among them is taken from the Secret ``NAME-secrets`` (`secrets_of`).
@@ -110,7 +119,8 @@ def manifests(app: _Application, deployment: Deployment) -> list[dict[str, Any]]
         "metadata": _metadata(name, labels, deployment),
         "spec": {
             "serviceName": name,
-            "replicas": 1,  # an application is one instance: it scales by lanes
+            # An application is one instance: it scales by lanes. A second one only waits.
+            **(_PAIR if deployment.standby else {"replicas": 1}),
             "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
             "template": {"metadata": {"labels": labels}, "spec": _pod(settings, deployment, name)},
             "volumeClaimTemplates": [{"metadata": {"name": "state"}, "spec": claim}],
@@ -202,7 +212,8 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
         "env": list(_environment(settings, deployment, name)),
         "ports": ports,
         "livenessProbe": _probe("live", every=10, times=6),
-        "readinessProbe": _probe("ready", every=5, times=2),
+        # A pod that waits as a standby commits nothing, and is as it should be.
+        "readinessProbe": _probe("live" if deployment.standby else "ready", every=5, times=2),
         # It may restore for long before it is ready; until it answers at all it is starting.
         "startupProbe": _probe("live", every=5, times=60),
         "resources": {"requests": size, "limits": {"memory": deployment.memory}},
@@ -215,6 +226,7 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
     }
     stop = settings.shutdown.grace + settings.commit_timeout + timedelta(seconds=STOP_SPARE_S)
     return {
+        **(_apart(name) if deployment.standby else {}),
         "terminationGracePeriodSeconds": int(stop.total_seconds()),
         "automountServiceAccountToken": False,
         "securityContext": {
@@ -227,6 +239,18 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
         },
         "containers": [container],
         "volumes": volumes,
+    }
+
+
+def _apart(name: str) -> dict[str, Any]:
+    """Return that the two pods are better on two nodes."""
+    other = {
+        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    wish = {"weight": 100, "podAffinityTerm": other}
+    return {
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
     }
 
 

@@ -57,6 +57,7 @@ def environment(stateful_set: dict[str, Any]) -> dict[str, Any]:
     "options",
     [
         {},
+        {"standby": True},
         {
             "name": "orders",
             "namespace": "shop",
@@ -167,3 +168,18 @@ def test_an_application_id_becomes_a_name_of_kubernetes() -> None:
     """Lower case, and - for what it does not take."""
     app = App("Shop.Orders_eu", {"bootstrap.servers": "kafka:9092"})
     assert made(app)[0]["metadata"]["name"] == "shop-orders-eu"
+
+
+def test_a_pair_has_two_volumes_and_prefers_two_nodes() -> None:
+    """Both are ready while one of them waits, so that a rollout goes on; each has its own state."""
+    _, one = made()
+    _, pair = made(standby=True)
+    assert (one["spec"]["replicas"], pair["spec"]["replicas"]) == (1, 2)
+    assert pair["spec"]["podManagementPolicy"] == "Parallel"
+    assert container(one)["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+    assert container(pair)["readinessProbe"]["httpGet"]["path"] == "/health/live"
+    pod = pair["spec"]["template"]["spec"]
+    (wish,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wish["podAffinityTerm"]["labelSelector"] == pair["spec"]["selector"]
+    assert "affinity" not in one["spec"]["template"]["spec"]
+    assert environment(pair)["MUSTELA__STANDBY"] == "true"

@@ -1,0 +1,131 @@
+"""A standby takes over from an instance that stands still or is killed, with Spark and a broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.integration.app_world import World
+from tests.patience import PATIENCE_S
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash]
+pytest_plugins = [
+    "tests.broker_fixture",
+    "tests.spark_fixture",
+    "tests.integration.app_fixture",
+]
+
+PROGRAM = """
+import sys
+from mustela import App
+from mustela.events import Listener
+
+name, servers, source, sink, place = sys.argv[1:]
+app = App(name, bootstrap_servers=servers, state_dir=place, standby=True, key_groups=4,
+          spark={"spark.master": "local[1]"})
+
+@app.topology
+def build(builder):
+    words = builder.stream(source, key=str, value=str).group_by(lambda _key, word: word, key=str)
+    words.count(store="counts").to_stream().to(sink, key=str, value=int)
+
+class Tells(Listener):
+    def on_event(self, event):
+        if type(event).__name__ == "StateChanged":
+            print("state", event.state.value, flush=True)
+        elif type(event).__name__ == "Restoring" and event.records:
+            print("restored", sum(event.records.values()), flush=True)
+
+app.add_listener(Tells())
+app.run()
+"""
+
+
+class Instance:
+    """A process of the application, with all that it starts."""
+
+    def __init__(self, world: World, source: str, sink: str, role: str) -> None:
+        place = world.directory
+        servers = world.broker.bootstrap_servers
+        told = (world.name, servers, source, sink, str(place / role))
+        self._output = place / f"{role}.txt"
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *told],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=place,
+                start_new_session=True,
+            )
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has told of itself."""
+        text = self._output.read_text(encoding="utf-8", errors="replace")
+        return [line for line in text.splitlines() if line.startswith(("state ", "restored "))]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of it."""
+        found = [self.process.pid]
+        for other in psutil.process_iter():
+            try:
+                if os.getsid(other.pid) == self.process.pid:
+                    found.append(other.pid)
+            except (ProcessLookupError, PermissionError):
+                continue
+        for pid in {*found}:
+            if psutil.pid_exists(pid):
+                os.kill(pid, number)
+
+
+def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_restored(
+    world: World,
+) -> None:
+    """One that stood still is fenced, becomes the standby, and takes over from the next."""
+    source, sink = world.topic("words", partitions=2), world.topic("out")
+    expected: dict[str, int] = {}
+
+    def send(words: range) -> None:
+        world.send(source, [(None, f"w{n}") for n in words])
+        for n in words:
+            expected[f"w{n}"] = expected.get(f"w{n}", 0) + 1
+
+    def is_counted() -> bool:
+        return world.numbers(sink) == expected
+
+    first = Instance(world, source, sink, "first")
+    instances = [first]
+    try:
+        send(range(500))
+        world.until(is_counted, "the first instance counts")
+        second = Instance(world, source, sink, "second")
+        instances.append(second)
+        world.until(lambda: "state standby" in second.lines, "the second one waits")
+        send(range(100, 900))
+        world.until(is_counted, "the first one goes on")
+        world.until(lambda: (world.directory / "second").exists(), "the second one follows")
+        first.signal(signal.SIGSTOP)
+        send(range(300))
+        world.until(is_counted, "the second one took over")
+        first.signal(signal.SIGCONT)
+        world.until(lambda: "state standby" in first.lines, "the first one waits")
+        send(range(200, 400))
+        world.until(is_counted, "the second one goes on")
+        second.signal(signal.SIGKILL)
+        send(range(50, 250))
+        world.until(is_counted, "the first one took over again")
+        assert first.lines[-1] == "state running"
+        counts = [
+            int.from_bytes(row.value or b"", "big") for row in world.rows(sink) if row.key == b"w60"
+        ]
+        assert counts == list(range(1, expected["w60"] + 1))
+        assert [line for line in second.lines if line.startswith("restored")] == []
+    finally:
+        for instance in instances:
+            instance.signal(signal.SIGKILL)
+            instance.process.wait(PATIENCE_S)
