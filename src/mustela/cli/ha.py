@@ -79,6 +79,7 @@ def switch(
     *,
     timeout: Timeout = 60.0,
     bootstrap_servers: Bootstrap = None,
+    json: Json = False,
 ) -> int:
     """Let the running instance hand over to a standby at the end of its epoch.
 
@@ -88,8 +89,10 @@ def switch(
         application: The application, or only its id.
         timeout: How long to wait until the other instance runs.
         bootstrap_servers: The brokers.
+        json: Print the instance that runs as JSON.
     """
-    return _take_over(settings_of(application, bootstrap_servers), timeout, forced=False)
+    settings = settings_of(application, bootstrap_servers)
+    return _told(settings, _take_over(settings, timeout, forced=False), json=json)
 
 
 def promote(
@@ -98,6 +101,7 @@ def promote(
     *,
     timeout: Timeout = 60.0,
     bootstrap_servers: Bootstrap = None,
+    json: Json = False,
 ) -> int:
     """Let a standby take over without asking the running instance, which is fenced.
 
@@ -107,11 +111,23 @@ def promote(
         application: The application, or only its id.
         timeout: How long to wait until the standby runs.
         bootstrap_servers: The brokers.
+        json: Print the instance that runs as JSON.
     """
-    return _take_over(settings_of(application, bootstrap_servers), timeout, forced=True)
+    settings = settings_of(application, bootstrap_servers)
+    return _told(settings, _take_over(settings, timeout, forced=True), json=json)
 
 
-def _take_over(settings: Settings, timeout: float, *, forced: bool) -> int:
+def _told(settings: Settings, running: Lease, *, json: bool) -> int:
+    from msgspec import to_builtins
+
+    if json:
+        print_json({"running": to_builtins(running)})
+    else:
+        print(f"{settings.application_id}: the instance {running.told} runs now")
+    return ExitCode.OK
+
+
+def _take_over(settings: Settings, timeout: float, *, forced: bool) -> Lease:
     from mustela.runtime.lease import TakeOver
     from mustela.runtime.switching import no_standby
 
@@ -131,8 +147,7 @@ def _take_over(settings: Settings, timeout: float, *, forced: bool) -> int:
                 msg,
                 fix=f"look at the logs of both instances, and at: mustela ha status {name}",
             )
-        print(f"{name}: the instance {running.told} runs now")
-    return ExitCode.OK
+        return running
 
 
 class _Listener:
