@@ -145,8 +145,8 @@ class LeaseLog(Protocol):
         """
         ...
 
-    def write(self, lease: Lease) -> None:
-        """Write a lease; create the topic if needed.
+    def write(self, lease: LeaseRow) -> None:
+        """Write a row; create the topic if needed.
 
         Raises:
             MustelaError: If the broker does not accept it.
@@ -245,6 +245,18 @@ class LeaseKeeper:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def write(self, row: LeaseRow) -> None:
+        """Write another row, before `start`; the connection is then there for the first lease.
+
+        Raises:
+            MustelaError: If the broker does not accept it.
+        """
+        self._log.write(row)
+
+    def close(self) -> None:
+        """Close the connections of a keeper that was not started."""
+        self._log.close()
 
     def wait_until_said(self, is_stopped: Callable[[], bool]) -> None:
         """Wait until the lease was written for the first time, or that has failed.

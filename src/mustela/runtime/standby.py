@@ -9,7 +9,7 @@ from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.runtime.events import Listener
 from mustela.runtime.kafka_lease import KafkaLeaseLog
-from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch, StandbyReport
+from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch
 from mustela.runtime.passing_faults import PassingFaults
 
 __all__ = ["Standby", "others_alive"]
@@ -32,13 +32,13 @@ class Standby:
     Attributes:
         wait: Waits some seconds, and returns whether to wait no longer.
         on_rows: Receives what others write into the lease topic.
-        report: Returns the report about itself; None for none yet.
+        report: Writes the report about itself, if there is one yet.
         expects: Whether another instance will be alive in a moment: this one has handed over.
     """
 
     wait: Callable[[float], bool]
     on_rows: Callable[[list[LeaseRow]], object]
-    report: Callable[[], StandbyReport | None]
+    report: Callable[[], object]
     expects: bool = False
 
 
@@ -76,9 +76,8 @@ def others_alive(
 
     def told() -> None:
         nonlocal report_at
-        report = standby.report() if clock.monotonic() >= report_at else None
-        if report is not None:
-            log.write(report)
+        if clock.monotonic() >= report_at:
+            standby.report()
             report_at = clock.monotonic() + REPORT_EVERY_S
 
     try:

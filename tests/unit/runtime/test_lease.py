@@ -14,6 +14,7 @@ from mustela.runtime.lease import (
     LOOKED_AT,
     Lease,
     LeaseKeeper,
+    LeaseRow,
     LeaseWatch,
     decode_lease,
     encode_lease,
@@ -49,7 +50,8 @@ class FakeLeaseLog:
         end = len(self.leases)
         return end, self.leases[max(0, end - LOOKED_AT) if start is None else start :]
 
-    def write(self, lease: Lease) -> None:
+    def write(self, lease: LeaseRow) -> None:
+        assert isinstance(lease, Lease)
         if self.failures:
             self.failures -= 1
             self.wrote.release()

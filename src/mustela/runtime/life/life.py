@@ -99,6 +99,7 @@ class Life:
         self.engine: Engine | None = None
         self.coordinator: Coordinator | None = None
         self._ready: tuple[World, Recovery] | None = None
+        self._keeper: LeaseKeeper | None = None
         self._name = f"{socket.gethostname()}/{os.getpid()}/{means.clock.now_ms()}"
         self.standbys = Standbys(
             means.clock,
@@ -122,18 +123,14 @@ class Life:
                 return
         # Before anything is read or created: what `mustela reset` deletes after it has found no
         # instance must not be what this one has seen.
-        keeper = keeper_of(
-            settings,
-            means.clock,
-            incarnation=self._incarnation,
-            on_rows=self.standbys.hear if settings.standby else None,
-        )
+        keeper = self._keeper or self._new_keeper()
         keeper.start()
         try:
             keeper.wait_until_said(standing.stopping.is_set)
             world, checked = self._ready or self._check()
         except BaseException:
             keeper.stop(ended=True)
+            self._keeper = None
             self._cool(warm, engine)
             raise
         try:
@@ -258,10 +255,21 @@ class Life:
         if any(isinstance(row, TakeOver) and row.by == self._name for row in rows):
             self._standing.is_promoted.set()
 
-    def _report(self, warm: WarmStandby) -> StandbyReport:
+    def _new_keeper(self) -> LeaseKeeper:
+        settings = self._means.settings
+        return keeper_of(
+            settings,
+            self._means.clock,
+            incarnation=self._incarnation,
+            on_rows=self.standbys.hear if settings.standby else None,
+        )
+
+    def _report(self, warm: WarmStandby) -> None:
+        """Report in the lease topic; by the keeper, whose client is connected then."""
         means, record = self._means, warm.replica.record
         ttl_ms = int(MISSED_MAX * REPORT_EVERY_S * 1000)
-        return StandbyReport(
+        self._keeper = keeper = self._keeper or self._new_keeper()
+        report = StandbyReport(
             standby=self._name,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -272,6 +280,7 @@ class Life:
             memory_bytes=resident_bytes(os.getpid()),
             ready=warm.is_ready,
         )
+        keeper.write(report)
 
     def _warm(self, engine: Engine) -> WarmStandby:
         """Check that this program can take over, and begin to get ready for it."""
@@ -296,6 +305,8 @@ class Life:
         if warm is not None:
             warm.stop()
             engine.stop()
+        if self._keeper is not None:
+            self._keeper.close()
         if self._ready is not None:
             self._ready[0].cluster.close()
 
