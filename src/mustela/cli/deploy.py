@@ -67,7 +67,8 @@ def k8s(  # noqa: PLR0913 - its options are its interface
 
     Args:
         target: The module, and the name of the application in it.
-        image: The image that holds Python, Java, Mustela and the program.
+        image: The image that holds Python, Java, Mustela and the program, such as mustela image
+            writes it.
         name: Name of what is made; by default the application id.
         namespace: Namespace of what is made.
         cpu: Processors: 500m, 2; also the number of lanes, if no setting says it.

@@ -127,11 +127,13 @@ def lock(
         extra: A Debian package besides those that every image needs; can be repeated.
         json: Print JSON.
     """
+    from mustela.deploy.image.layouts import alone
     from mustela.deploy.image.locks import Apt, make_lock
     from mustela.java import user_cache
 
-    apt = Apt(user_cache(os.environ) / "image" / "apt", sources)
-    made = make_lock(apt, extra=extra or ())
+    cache = user_cache(os.environ) / "image"
+    with alone(cache):
+        made = make_lock(Apt(cache / "apt", sources), extra=extra or ())
     changed = not output.is_file() or output.read_text(encoding="utf-8") != made.text()
     if changed:
         output.write_text(made.text(), encoding="utf-8")

@@ -29,6 +29,7 @@ from mustela.deploy.image.layouts import (
     Layer,
     LayerCache,
     Manifest,
+    alone,
     manifest_of,
     write_layout,
     write_tar,
@@ -106,16 +107,17 @@ class Image:
         """Write it: as a tar if the name ends so, otherwise as a directory.
 
         Raises:
-            ImageError: If there is something else.
+            ImageError: If there is something else, or nothing can be written there.
         """
-        output.absolute().parent.mkdir(parents=True, exist_ok=True)
-        if output.suffix == ".tar":
-            if output.is_dir():
-                msg = f"{output} is a directory"
-                raise ImageError(msg, fix="name a file or a new directory: --output shop.tar")
-            write_tar(self.manifest, output, epoch=epoch)
-        else:
-            write_layout(self.manifest, output)
+        try:
+            output.absolute().parent.mkdir(parents=True, exist_ok=True)
+            if output.suffix == ".tar":
+                write_tar(self.manifest, output, epoch=epoch)
+            else:
+                write_layout(self.manifest, output)
+        except OSError as error:
+            msg = f"{output} cannot be written: {error.strerror}"
+            raise ImageError(msg, fix="name another place: --output shop.tar") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,11 @@ def build_image(plan: ImagePlan, tell: Callable[[str], None]) -> Image:
         PackagesError: If Debian's packages cannot be had.
     """
     contents = contents_of(plan)
+    with alone(plan.cache):
+        return _build(plan, contents, tell)
+
+
+def _build(plan: ImagePlan, contents: Contents, tell: Callable[[str], None]) -> Image:
     installed = contents.installed
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     cache = LayerCache(plan.cache / "layers", epoch=plan.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -9,7 +10,8 @@ import json
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -17,7 +19,15 @@ from typing import IO, Any, cast
 from mustela.deploy.image.errors import ImageError
 from mustela.deploy.image.trees import Entry, Tree
 
-__all__ = ["Layer", "LayerCache", "manifest_of", "write_layer", "write_layout", "write_tar"]
+__all__ = [
+    "Layer",
+    "LayerCache",
+    "alone",
+    "manifest_of",
+    "write_layer",
+    "write_layout",
+    "write_tar",
+]
 
 OCI_LAYOUT = {"imageLayoutVersion": "1.0.0"}
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -128,6 +138,15 @@ def _append(tar: tarfile.TarFile, entry: Entry, epoch: int) -> None:
     else:
         info.size = len(entry.content)
         tar.addfile(info, io.BytesIO(entry.content))
+
+
+@contextmanager
+def alone(directory: Path) -> Generator[None]:
+    """Keep other builds out of what is kept, until this one is done."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class LayerCache:

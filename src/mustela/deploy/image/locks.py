@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ DEFAULT_PACKAGES = (
 _JAVAS = ("openjdk-21-jre-headless", "openjdk-17-jre-headless")
 _FORMAT = 1
 _APT_HELPER = Path("/usr/lib/apt/apt-helper")
+_KEPT_MAX = 500
+"""Packages of some locks."""
+
 _FETCH_TIMEOUT_S = 1800
 _ASK_TIMEOUT_S = 120
 _INSTALL = re.compile(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+) ", re.MULTILINE)
@@ -272,7 +275,16 @@ def fetch(lock: PackageLock, apt: Apt, directory: Path) -> dict[str, Path]:
             why="a mirror keeps only the newest versions",
             fix="mustela image lock, or name a mirror that keeps all of them: --sources FILE",
         )
+    _forget(directory, places.values())
     return places
+
+
+def _forget(directory: Path, used: Iterable[Path]) -> None:
+    for place in used:
+        place.touch()
+    kept = sorted(directory.glob("*.deb"), key=lambda place: -place.stat().st_mtime)
+    for place in kept[_KEPT_MAX:]:
+        place.unlink(missing_ok=True)
 
 
 def _fetch_from(archive: str, missing: list[Package], apt: Apt, places: dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from mustela import App
 from mustela.cli.image import ImageOptionError
 from mustela.cli.main import main
+from mustela.deploy.image import build
 from mustela.deploy.image.errors import (
     BaseError,
     DistributionError,
@@ -26,6 +29,7 @@ from mustela.deploy.image.errors import (
     ImageSecretError,
 )
 from mustela.deploy.image.jars import NOT_LOADED, is_left_out
+from mustela.deploy.manifests import Deployment, manifests
 from mustela.errors import UsageError
 from tests.unit.deploy.image.world import (
     BASE,
@@ -111,6 +115,24 @@ def test_an_image_runs_the_application_as_nobody_in_particular(image: Run, tmp_p
     assert made["distributions"] == ["mustela==0.1.0", "py4j==1.0", "pyspark==1.0"]
 
 
+def test_manifests_fit_the_image(image: Run, tmp_path: Path) -> None:
+    """The command, the user, the probe's port and the volume that `mustela k8s` prints."""
+    image("--output", "../shop")
+    settings = unpack(tmp_path / "shop", tmp_path / "root")["config"]
+    app = App("shop", {"bootstrap.servers": "kafka:9092"})
+    named = Deployment(target="corner_shop.app:app", image="corner-shop:1.4")
+    pod = manifests(app, named)[1]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    program, *rest = container["command"]
+    path = next(one for one in settings["Env"] if one.startswith("PATH=")).removeprefix("PATH=")
+    assert (tmp_path / "root" / path.split(":")[0].strip("/") / program).is_file()
+    assert [f"{path.split(':')[0]}/{program}", *rest] == settings["Entrypoint"]
+    user = pod["securityContext"]
+    assert settings["User"] == f"{user['runAsUser']}:{user['runAsGroup']}"
+    assert f"{container['ports'][0]['containerPort']}/tcp" in settings["ExposedPorts"]
+    assert set(settings["Volumes"]) <= {one["mountPath"] for one in container["volumeMounts"]}
+
+
 def test_what_goes_in_is_what_can_be_imported(
     image: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +186,26 @@ def test_the_same_input_gives_the_same_digest_anywhere_and_at_any_time(
         other / "dated/blobs" / dated["layers"][-1]["digest"].replace(":", "/")
     ) as tar:
         assert {member.mtime for member in tar} == {1_000_000_000}
+
+
+def test_builds_at_the_same_time_wait_for_each_other(
+    image: Run, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share what is kept: one must not delete, or half write, what another reads."""
+    seen: list[str] = []
+    whole = build._build
+
+    def look(*arguments: Any) -> build.Image:
+        with (world / "cache/mustela/image/lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                seen.append("taken")
+        return whole(*arguments)
+
+    monkeypatch.setattr(build, "_build", look)
+    image("--output", "../shop")
+    assert seen == ["taken"]
 
 
 def test_a_changed_application_changes_the_last_layer_alone(image: Run) -> None:
@@ -365,6 +407,9 @@ def test_what_is_said_wrongly_is_answered(
     text = said("--base", "../base", "-o", "../mine", kind=ImageError)
     assert "holds something that is no OCI layout" in text
     assert (world / "mine/kept").is_file()
+    for place in ("../mine/kept/shop.tar", "../mine/kept/shop"):
+        text = said("--base", "../base", "-o", place, kind=ImageError)
+        assert f"{place} cannot be written" in text
     text = said("-o", "../shop", kind=ImageLockError)
     assert "mustela image lock --output image.lock" in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -158,6 +159,20 @@ def test_packages_are_fetched_once_and_each_has_its_sum(archive: Archive, tmp_pa
     fetch(lock, archive, kept)
     assert {one.rpartition("/")[2] for one in archive.fetched[asked:]} == {"bash_1.0.deb"}
     assert places["bash"].read_bytes() == archive.files["bash"].read_bytes()
+
+
+def test_of_the_packages_that_are_kept_the_oldest_are_forgotten(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the lock that was used last stay."""
+    monkeypatch.setattr(locks, "_KEPT_MAX", len(archive.files))
+    kept = tmp_path / "kept"
+    before = fetch(make_lock(archive), archive, kept)
+    archive.add("bash", {"bin/bash": b"bash, mended"}, "1.1")
+    for place in before.values():
+        os.utime(place, (1, 1))
+    after = fetch(make_lock(archive), archive, kept)
+    assert sorted(kept.iterdir()) == sorted(after.values())
 
 
 def test_a_package_that_is_gone_is_named_and_the_lock_renewed(
