@@ -21,6 +21,7 @@ from mustela.api.update import Updated as Updated
 from mustela.api.upgrades import (
     Upgrade as Upgrade,
 )
+from mustela.queries.functions import QueryRefusedError as QueryRefusedError
 from mustela.queries.shown import StoreInfo as StoreInfo
 from mustela.queries.snapshot import Snapshot as Snapshot
 from mustela.state.index import Index as Index

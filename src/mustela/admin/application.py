@@ -28,6 +28,7 @@ def application(watched: Watched, known: Iterable[Endpoint], policy: Policy) -> 
     routes = [
         Route(each.path, _answering(watched, each, policy), methods=[each.method])
         for each in switched_on
+        if each.app is None
     ]
     made = Starlette(routes=routes)
     made.router.redirect_slashes = False  # a path is the one that is listed, or none

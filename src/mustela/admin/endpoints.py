@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,9 +39,17 @@ Query = Mapping[str, str]
 Respond = Callable[[Watched, Query], Answer]
 
 
+def _never(_path: str) -> bool:
+    return False
+
+
+def _no_answer(_watched: Watched, _query: Query) -> Answer:
+    return Answer(404, b"")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One path.
+    """One path, or all paths below it.
 
     Attributes:
         path: The path.
@@ -52,15 +60,19 @@ class Endpoint:
         method: ``GET``, which includes ``HEAD``, or ``POST``.
         is_static: The answer is the same for every application, so no token is needed.
         has_page: Browsers that ask for HTML get a page, which is static.
+        app: An ASGI application that answers by itself; the paths below are its own too.
+        streams: Which of those it answers without end, in its own time.
     """
 
     path: str
     group: str
-    respond: Respond
+    respond: Respond = _no_answer
     scope: Scope = Scope.NOBODY
     method: str = "GET"
     is_static: bool = False
     has_page: bool = False
+    app: Callable[..., Awaitable[None]] | None = None
+    streams: Callable[[str], bool] = _never
 
 
 def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:

@@ -28,7 +28,7 @@ ASGI = Callable[..., Awaitable[None]]
 _Scope = MutableMapping[str, Any]
 
 BODY_MAX: Final = 64 * 1024
-"""The largest body of a request, in bytes; no endpoint reads one."""
+"""The largest body of a request, in bytes."""
 IS_PAGE: Final = "mustela_page"
 """In the state of a request: it was let in for the page, and gets nothing else."""
 _TARGET_MAX: Final = 4096
@@ -106,7 +106,9 @@ class Guard:
 
     def __init__(self, app: ASGI, known: Iterable[Endpoint], policy: Policy) -> None:
         self._app = app
-        self._endpoints = {endpoint.path: endpoint for endpoint in known}
+        every = tuple(known)
+        self._endpoints = {endpoint.path: endpoint for endpoint in every}
+        self._above = tuple(endpoint for endpoint in every if endpoint.app is not None)
         self._policy = policy
         self._busy = 0
         self._attempts = Attempts(policy.now)
@@ -120,17 +122,37 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         sender = _Sender(send)
+        endpoint = self._endpoint_of(scope)
         try:
-            if self._busy >= self._policy.requests_max:
-                raise _Refused(503, "too many requests at the same time")
-            self._busy += 1
-            try:
-                await self._within_time(scope, receive, sender)
-            finally:
-                self._busy -= 1
+            if endpoint is not None and endpoint.streams(_path(scope)):
+                self._check(scope)
+                await self._pass_on(scope, receive, sender)
+            else:
+                await self._in_turn(scope, receive, sender)
         except _Refused as refusal:
             await sender.refuse(refusal)
         self._note(scope, sender.status)
+
+    def _endpoint_of(self, scope: _Scope) -> Endpoint | None:
+        path = _path(scope)
+        found = self._endpoints.get(path)
+        if found is None:
+            found = next((each for each in self._above if path.startswith(f"{each.path}/")), None)
+        return found
+
+    async def _pass_on(self, scope: _Scope, receive: ASGI, sender: _Sender) -> None:
+        endpoint = self._endpoint_of(scope)
+        app = self._app if endpoint is None or endpoint.app is None else endpoint.app
+        await app(scope, receive, sender)
+
+    async def _in_turn(self, scope: _Scope, receive: ASGI, sender: _Sender) -> None:
+        if self._busy >= self._policy.requests_max:
+            raise _Refused(503, "too many requests at the same time")
+        self._busy += 1
+        try:
+            await self._within_time(scope, receive, sender)
+        finally:
+            self._busy -= 1
 
     async def _within_time(self, scope: _Scope, receive: ASGI, sender: _Sender) -> None:
         import anyio
@@ -139,7 +161,7 @@ class Guard:
             self._check(scope)
             if _is_page(scope):
                 sender.policy = PAGE_POLICY.encode()
-            await self._app(scope, receive, sender)
+            await self._pass_on(scope, receive, sender)
         if timer.cancelled_caught and not sender.status:
             what = f"the answer took longer than {self._policy.timeout_s:g} s"
             raise _Refused(503, what)
@@ -154,7 +176,7 @@ class Guard:
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _TARGET_MAX:
             raise _Refused(414, "the address is too long")
         host = self._check_host(headers.get("host", []))
-        endpoint = self._endpoints.get(_path(scope))
+        endpoint = self._endpoint_of(scope)
         for_page = endpoint is not None and endpoint.has_page and _wants_page(scope, headers)
         if not (for_page and _navigates(headers)):
             _check_origin(headers, host)
@@ -200,7 +222,7 @@ class Guard:
 
     def _note(self, scope: _Scope, status: int) -> None:
         """Write the audit line of an operation, executed or refused."""
-        endpoint = self._endpoints.get(_path(scope))
+        endpoint = self._endpoint_of(scope)
         if endpoint is None or endpoint.group != "operate":
             return
         port = (scope.get("client") or ("?", 0))[1]

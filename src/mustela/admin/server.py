@@ -12,7 +12,8 @@ from typing import Any
 
 from mustela.admin.access import Access, Tokens, access_file
 from mustela.admin.application import application
-from mustela.admin.endpoints import endpoints, probe_endpoints
+from mustela.admin.data.endpoints import DataSource, data_endpoints
+from mustela.admin.endpoints import Endpoint, endpoints, probe_endpoints
 from mustela.admin.exposure import ANY_HOST, bind, check_exposure, is_loopback
 from mustela.admin.guard import ASGI, Policy
 from mustela.admin.listening import Limits, Listening, Place
@@ -39,6 +40,7 @@ class AdminServer:
         self._listening: Listening | None = None
         self._tokens: Tokens | None = None
         self._access: tuple[Access, Watched] | None = None
+        self._for_data: tuple[Endpoint, ...] | None = None
 
     def open(self, watched: Watched) -> None:
         """Listen at the address in the settings, and write the file that the command line reads.
@@ -119,7 +121,24 @@ class AdminServer:
     def _application(self, watched: Watched, policy: Policy) -> ASGI:
         known = replace(watched, plan=cache(watched.plan), topology=cache(watched.topology))
         answer = metrics_answer(AppCollector(known))
-        return application(known, endpoints(answer), policy)
+        return application(known, (*endpoints(answer), *self._data(known)), policy)
+
+    def _data(self, watched: Watched) -> tuple[Endpoint, ...]:
+        """Return the endpoints for data, made once: they share cursors, snapshots and limits."""
+        if watched.queries is None or "query" in watched.settings.admin.off:
+            return ()
+        if self._for_data is None:
+            source = DataSource(
+                settings=watched.settings,
+                queries=watched.queries,
+                clock=watched.board.clock,
+                changes=watched.board.changes,
+                functions=watched.functions,
+                sizes=lambda: watched.board.measures.sizes(),
+                say=_quietly(watched.say),
+            )
+            self._for_data = data_endpoints(source)
+        return self._for_data
 
     def _write_access(self, watched: Watched) -> None:
         assert self._tokens is not None

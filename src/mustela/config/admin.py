@@ -13,7 +13,10 @@ from mustela.config.section import Count, Duration, Section, comma_joined
 
 __all__ = ["ENDPOINT_GROUPS", "AdminSettings", "host_and_port"]
 
-ENDPOINT_GROUPS = ("health", "info", "config", "topology", "state", "metrics", "debug", "operate")
+ENDPOINT_GROUPS = (
+    *("health", "info", "config", "topology", "state", "metrics", "debug", "query"),
+    "operate",
+)
 """The groups of endpoints, each with a switch of its own."""
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -53,8 +56,8 @@ class AdminSettings(Section):
     )
     query_token: str = Field(
         default="",
-        description="Token for clients that may also see data: keys of records, and where in the "
-        "program workers are.",
+        description="Token for clients that may also see data: rows of stores, keys of records, "
+        "and where in the program workers are.",
     )
     operate_token: str = Field(
         default="",
@@ -69,7 +72,21 @@ class AdminSettings(Section):
     endpoints_off: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",
         description="Groups of endpoints that are switched off, separated by commas: `health`, "
-        "`info`, `config`, `topology`, `state`, `metrics`, `debug`, `operate`.",
+        "`info`, `config`, `topology`, `state`, `metrics`, `debug`, `query`, `operate`.",
+    )
+    hidden_stores: Annotated[str, BeforeValidator(comma_joined)] = Field(
+        default="",
+        description="Stores that `/stores` does not show, separated by commas; `*` for all.",
+    )
+    hidden_fields: Annotated[str, BeforeValidator(comma_joined)] = Field(
+        default="",
+        description="Fields of values that `/stores` replaces by `[hidden]`, as `store:field` or "
+        "`store:field.inner`, separated by commas; `*:field` for every store.",
+    )
+    log_queries: bool = Field(
+        default=False,
+        description="Say of each request for data who asked for what, without keys: as an event, "
+        "and in the logger `mustela.admin.audit`.",
     )
     allowed_hosts: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",
@@ -95,6 +112,16 @@ class AdminSettings(Section):
         return _names(self.endpoints_off)
 
     @property
+    def hidden_store_names(self) -> frozenset[str]:
+        """The names of ``hidden_stores``."""
+        return _names(self.hidden_stores)
+
+    @property
+    def hidden_field_names(self) -> frozenset[str]:
+        """The fields of ``hidden_fields``."""
+        return _names(self.hidden_fields)
+
+    @property
     def hosts(self) -> frozenset[str]:
         """The names of ``allowed_hosts``."""
         return frozenset(name.lower() for name in _names(self.allowed_hosts))
@@ -114,6 +141,16 @@ class AdminSettings(Section):
         if unknown:
             msg = f"groups of endpoints: {', '.join(ENDPOINT_GROUPS)}"
             raise ValueError(msg)
+        return value
+
+    @field_validator("hidden_fields")
+    @classmethod
+    def _check_fields(cls, value: str) -> str:
+        for name in _names(value):
+            store, colon, path = name.partition(":")
+            if not (store and colon and all(path.split("."))):
+                msg = "fields as store:field or store:field.inner"
+                raise ValueError(msg)
         return value
 
     @field_validator("read_token", "query_token", "operate_token")

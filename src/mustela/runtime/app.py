@@ -585,6 +585,8 @@ class App(Hooked, Readable):
             switch=self.hand_over,
             promote=self.promote,
             standbys=lambda: () if self._life is None else self._life.standbys.alive(),
+            queries=self._queries,
+            functions=self.query_functions,
         )
 
     def _stop_in_time(self) -> None:

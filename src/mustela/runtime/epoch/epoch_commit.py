@@ -90,6 +90,7 @@ class EpochCommit:
             raise
         run.state = after[0]
         run.on_committed(run.state)
+        run.board.changes.committed(run.state.epoch, output.changelogs)
         self._view.committed()
         run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         run.failures, run.is_suspect = 0, False

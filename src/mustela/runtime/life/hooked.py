@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from mustela.clock import Clock
+from mustela.queries.functions import FUNCTION_TIMEOUT, Functions, QueryFunction
 from mustela.runtime.events import Listener, UncaughtAnswer
 from mustela.runtime.hook_kinds import refuse_kind
 from mustela.runtime.life.hooks import Hooks
@@ -16,6 +18,7 @@ from mustela.runtime.status.indicators import Indicators
 __all__ = ["Hooked"]
 
 Hook = TypeVar("Hook", bound=Callable[[], object])
+Query = TypeVar("Query", bound=Callable[..., Any])
 Handler = TypeVar("Handler", bound=Callable[[Any], UncaughtAnswer | str])
 
 
@@ -33,6 +36,43 @@ class Hooked:
         self._hooks = Hooks()
         self._uncaught = Uncaught(self._standing, clock)
         self._indicators = Indicators(clock)
+        self._functions = Functions()
+
+    def query(
+        self, name: str, *, timeout: timedelta = FUNCTION_TIMEOUT
+    ) -> Callable[[Query], Query]:
+        """Decorate a function that answers a query, served under ``/queries/<name>``.
+
+        Its first argument is a `Snapshot`: several stores as of one committed epoch. Its other
+        parameters are those of the query, converted to the types in their annotations. The result
+        is what JSON can hold, or dataclasses, Structs and models of it. It runs in a thread of the
+        admin server. To refuse a question it raises
+        `mustela.stores.QueryRefusedError`.
+
+        Args:
+            name: The name of the query.
+            timeout: How long its snapshot lives, and so how long it may read; the server waits no
+                longer than ``admin.request_timeout``.
+
+        Raises:
+            QueryError: If the function takes no snapshot, a parameter has a type that no client can
+                give, or there is a query of that name.
+
+        Example:
+            >>> from mustela import App
+            >>> app = App("sales")
+            >>> @app.query("top-cities")
+            ... def top_cities(snapshot, *, count: int = 10) -> list[str]:
+            ...     totals = snapshot.store("totals").items()
+            ...     best = sorted(totals, key=lambda row: -row[1])[:count]
+            ...     return [city for city, _ in best]
+        """
+        return self._functions.add(name, timeout)
+
+    @property
+    def query_functions(self) -> Mapping[str, QueryFunction]:
+        """The queries by name; for servers that answer them."""
+        return self._functions.known
 
     def add_listener(self, listener: Listener) -> None:
         """Notify a listener of states, epochs and restores.

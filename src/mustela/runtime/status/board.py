@@ -18,6 +18,7 @@ from mustela.plan.epoch import TaskReport
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.events import AppState, EpochDone, Event, Listener, Restoring, StateChanged
+from mustela.runtime.status.change_ring import ChangeRing
 from mustela.runtime.status.measures import Measures
 from mustela.runtime.status.snapshot import (
     EpochTrace,
@@ -61,6 +62,7 @@ class StatusBoard(Listener):
         progress: Monotonic time of the application's last progress: it committed, found nothing to
             do, or changed state.
         is_blind: Whether the last look at the broker, or the last epoch, failed.
+        changes: What the last epochs changed in stores that somebody follows.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -86,6 +88,7 @@ class StatusBoard(Listener):
         self.faults: tuple[Fault, ...] = ()
         self.progress = now
         self.is_blind = False
+        self.changes = ChangeRing(clock)
 
     def stalled_s(self) -> float:
         """Return for how long a running application has had work and committed nothing; else 0."""

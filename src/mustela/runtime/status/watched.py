@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from mustela.config.settings import Settings
 from mustela.plan.plan import Plan
+from mustela.queries.functions import QueryFunction
+from mustela.queries.queries import Queries
 from mustela.runtime.lease import StandbyReport
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.indicators import Indicators
@@ -39,6 +41,8 @@ class Watched:
         standbys: Returns the last reports of the standbys that this instance hears of.
         say: Sends a message to the application's listeners.
         indicators: Health indicators of the user's, if there may be some.
+        queries: What reads its stores, if they can be read.
+        functions: The user's own queries by name.
     """
 
     settings: Settings
@@ -54,6 +58,8 @@ class Watched:
     switch: Callable[[], None] = _nothing
     promote: Callable[[], None] = _nothing
     standbys: Callable[[], Sequence[StandbyReport]] = tuple
+    queries: Queries | None = None
+    functions: Mapping[str, QueryFunction] = field(default_factory=dict[str, QueryFunction])
 
 
 class Admin(Protocol):

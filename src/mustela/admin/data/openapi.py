@@ -1,0 +1,207 @@
+"""The description of the stores and queries of an application, as OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from mustela.admin.data.changed import is_followed
+from mustela.admin.data.rows import SCANNED, StoreForms
+from mustela.queries.functions import QueryFunction
+from mustela.serdes.document_schemas import REFERENCE, Json, schema_of_type
+
+__all__ = ["description"]
+
+_INTEGER: Final[Json] = {"type": "integer", "format": "int64"}
+_MOMENT: Final[Json] = {**_INTEGER, "description": "milliseconds since 1970"}
+_EPOCH: Final[Json] = {**_INTEGER, "description": "the committed epoch of the answer"}
+_ERROR: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "error": {"type": "string"},
+        "code": {"type": "string"},
+        "fix": {"type": "string"},
+    },
+    "required": ["error"],
+}
+_HEADERS: Final[Json] = {"Mustela-Epoch": {"schema": _EPOCH, "description": "the committed epoch"}}
+_BY_KEY: Final = frozenset({"key_value", "timestamped_key_value", "versioned"})
+_OF_KEY: Final = {"window": "windows", "session": "sessions", "versioned": "versions"}
+
+
+def description(
+    title: str, version: str, stores: Mapping[str, StoreForms], queries: Iterable[QueryFunction]
+) -> Json:
+    """Return the description.
+
+    Args:
+        title: The application's name.
+        version: The version of the description.
+        stores: The stores that are shown.
+        queries: The user's own queries.
+    """
+    schemas: dict[str, Json] = {"Error": _ERROR}
+    paths: dict[str, Json] = {"/stores": {"get": _operation("stores", "The stores", _listed())}}
+    for name, forms in stores.items():
+        paths |= _paths_of(name, forms, schemas)
+    for query in queries:
+        paths[f"/queries/{query.name}"] = _path_of_query(query, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _paths_of(name: str, forms: StoreForms, schemas: dict[str, Json]) -> dict[str, Json]:
+    kind, key = forms.spec.kind, _take(forms.key.schema(f"{name}.key"), schemas)
+    value = _take(forms.value.schema(f"{name}.value"), schemas)
+    schemas[f"{name}.row"] = _row(forms, key, value)
+    row = {"$ref": f"{REFERENCE}{name}.row"}
+    of_key = _parameter("key", key, place="path")
+    paths: dict[str, Json] = {}
+    if kind in SCANNED:
+        page = {"rows": _many(row), "cursor": {"type": "string"}, "count": _INTEGER}
+        paths[f"/stores/{name}"] = {
+            "get": _operation(
+                f"page.{name}", f"Rows of {name}", _answer(page), _page_parameters(key)
+            )
+        }
+    if kind in _BY_KEY:
+        one = [of_key, _parameter("min_epoch", _INTEGER)]
+        if kind == "versioned":
+            one.append(_parameter("as_of", _MOMENT))
+        found = {"allOf": [row, _answer({})]}
+        paths[f"/stores/{name}/{{key}}"] = {
+            "get": _operation(f"get.{name}", f"A row of {name}", found, one)
+        }
+        many = _operation(
+            f"get_many.{name}", f"Rows of {name} by their keys", _answer({"rows": _many(row)})
+        )
+        many["requestBody"] = _body({"keys": _many(key)})
+        paths[f"/stores/{name}/get"] = {"post": many}
+    if kind in _OF_KEY:
+        what = _OF_KEY[kind]
+        rows = _answer({what: _many(row), "more": {"type": "boolean"}})
+        times = [of_key, *(_parameter(n, _MOMENT) for n in ("time_from", "time_to"))]
+        paths[f"/stores/{name}/{{key}}/{what}"] = {
+            "get": _operation(f"{what}.{name}", f"The {what} of a key of {name}", rows, times)
+        }
+    if is_followed(forms):
+        paths[f"/stores/{name}/changes"] = {"get": _stream(name, key)}
+    return paths
+
+
+def _path_of_query(query: QueryFunction, schemas: dict[str, Json]) -> Json:
+    place = f"queries.{query.name}"
+    parameters = [
+        _parameter(
+            each.name,
+            _take(schema_of_type(each.type, f"{place}.{each.name}"), schemas),
+            required=each.required,
+        )
+        for each in query.parameters
+    ]
+    result = _take(schema_of_type(query.returns, f"{place}.result"), schemas)
+    answer = _answer({"result": result})
+    title = query.doc or f"The query {query.name}"
+    posted = _operation(f"post.{query.name}", title, answer)
+    required = [each.name for each in query.parameters if each.required]
+    posted["requestBody"] = _body(
+        {each["name"]: each["schema"] for each in parameters}, required=required
+    )
+    return {"get": _operation(f"query.{query.name}", title, answer, parameters), "post": posted}
+
+
+def _row(forms: StoreForms, key: Json, value: Json) -> Json:
+    info, kind = forms.info, forms.spec.kind
+    properties: dict[str, Json] = {"key": key, "value": value}
+    required = ["key", "value"]
+    if kind in ("window", "session"):
+        properties |= {"start": _MOMENT, "end": {"anyOf": [_MOMENT, {"type": "null"}]}}
+        required += ["start", "end"]
+    if info.timestamps or kind == "versioned":
+        properties["timestamp"] = _MOMENT
+    if kind == "versioned":
+        properties["valid_to"] = _MOMENT
+    if info.headers:
+        text: Json = {"type": ["string", "null"]}
+        properties["headers"] = _many({"type": "array", "items": text})
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _page_parameters(key: Json) -> list[Json]:
+    flags = [_parameter(name, {"type": "boolean"}) for name in ("reverse", "count")]
+    numbers = [_parameter(name, _INTEGER) for name in ("limit", "min_epoch")]
+    times = [_parameter(name, _MOMENT) for name in ("time_from", "time_to")]
+    keys = [_parameter(name, key) for name in ("from", "to", "prefix")]
+    return [*keys, *times, *flags, *numbers, _parameter("cursor", {"type": "string"})]
+
+
+def _stream(name: str, key: Json) -> Json:
+    made = _operation(f"changes.{name}", f"Changes of {name}", {}, [_parameter("prefix", key)])
+    made["parameters"].append(_parameter("Last-Event-ID", _INTEGER, place="header"))
+    made["responses"]["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    made["responses"]["410"] = _refusal("The epoch is no longer kept")
+    return made
+
+
+def _operation(name: str, title: str, answer: Json, parameters: Iterable[Json] = ()) -> Json:
+    ok = {
+        "description": title,
+        "headers": _HEADERS,
+        "content": {
+            kind: {"schema": answer} for kind in ("application/json", "application/msgpack")
+        },
+    }
+    return {
+        "operationId": name,
+        "summary": title,
+        "parameters": list(parameters),
+        "responses": {
+            "200": ok,
+            "4XX": _refusal("The question is refused"),
+            "503": _refusal("There is no answer now"),
+        },
+    }
+
+
+def _refusal(title: str) -> Json:
+    schema = {"$ref": f"{REFERENCE}Error"}
+    return {"description": title, "content": {"application/json": {"schema": schema}}}
+
+
+def _answer(properties: dict[str, Json]) -> Json:
+    return {"type": "object", "properties": {"epoch": _EPOCH, **properties}, "required": ["epoch"]}
+
+
+def _listed() -> Json:
+    return _answer(
+        {"watermark": {"type": ["integer", "null"]}, "stores": _many({"type": "object"})}
+    )
+
+
+def _body(properties: dict[str, Any], required: list[str] | None = None) -> Json:
+    schema: Json = {"type": "object", "properties": properties}
+    schema["required"] = list(properties) if required is None else required
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _parameter(name: str, schema: Json, *, place: str = "query", required: bool = False) -> Json:
+    return {"name": name, "in": place, "required": required or place == "path", "schema": schema}
+
+
+def _many(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _take(found: tuple[Json, dict[str, Json]], schemas: dict[str, Json]) -> Json:
+    """Return a schema, and keep those that it refers to."""
+    schema, named = found
+    schemas.update(named)
+    return schema

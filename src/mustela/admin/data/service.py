@@ -1,0 +1,367 @@
+"""Answers what is asked of stores, as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, cast
+
+import msgspec
+
+from mustela.admin.data.asked import Asked, DataRefusal
+from mustela.admin.data.cursors import Cursors
+from mustela.admin.data.encodings import Encoding, encoding_for
+from mustela.admin.data.hidden import Hidden
+from mustela.admin.data.leases import Leases, Lent
+from mustela.admin.data.rows import Bounds, Document, Position, StoreForms, StoreRows
+from mustela.errors import DataError, EnvironmentFault, MustelaError
+from mustela.queries.queries import Queries
+from mustela.serdes.documents import DocumentForm
+
+__all__ = ["DataService", "Limits", "Reply"]
+
+EPOCH_HEADER: Final = "mustela-epoch"
+_LOOK_EVERY: Final = 64
+"""After so many rows the clock is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one request may take.
+
+    Attributes:
+        rows: The most rows of a page.
+        page: The rows of a page, unless asked otherwise.
+        size: The most bytes of a page's rows; a page has at least one row.
+        keys: The most keys that are asked for at once.
+        seconds: How long a page may be made; it then ends early, with a cursor.
+    """
+
+    rows: int = 10_000
+    page: int = 100
+    size: int = 4 << 20
+    keys: int = 1_000
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer.
+
+    Attributes:
+        status: The HTTP status.
+        body: The body.
+        kind: Its media type.
+        headers: Further headers.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    kind: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
+class _Page:
+    """The rows of a page while it is made."""
+
+    rows: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])
+    count: int = 0
+    size: int = 0
+    last: Position | None = None
+    is_whole: bool = True
+
+
+class DataService:
+    """Answers requests for the rows of stores.
+
+    Args:
+        queries: What reads the stores.
+        cursors: Writes and reads cursors.
+        hidden: What must not be shown.
+        limits: How much one request may take.
+        now: Monotonic time, in seconds.
+        sizes: Rows and bytes of the stores, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        *,
+        cursors: Cursors,
+        hidden: Hidden,
+        limits: Limits,
+        now: Callable[[], float],
+        sizes: Callable[[], Mapping[str, tuple[int, int]]] = dict,
+    ) -> None:
+        self.leases = Leases(queries, now)
+        self._queries = queries
+        self._cursors = cursors
+        self.hidden = hidden
+        self._limits = limits
+        self._now = now
+        self._sizes = sizes
+        self._forms: dict[str, StoreForms] = {}
+
+    @property
+    def forms(self) -> Mapping[str, StoreForms]:
+        """What keys and values of the stores are in JSON, by the stores' names.
+
+        Raises:
+            StateUnavailableError: If there is no state to read now.
+        """
+        if not self._forms:
+            self._forms = {
+                info.name: StoreForms(info)
+                for info in self._queries.stores()
+                if not self.hidden.is_hidden(info.name)
+            }
+        return self._forms
+
+    def answer(self, asked: Asked) -> Reply:
+        """Return the answer to a request; whatever is wrong with it is an answer too."""
+        try:
+            encoding = encoding_for(asked.headers.get("accept", ""))
+            return self._answer(asked, encoding)
+        except DataRefusal as refusal:
+            return refused(refusal)
+        except MustelaError as error:
+            return refused(refusal_of(error))
+
+    def _answer(self, asked: Asked, encoding: Encoding) -> Reply:
+        path = asked.path[1:]
+        if asked.method == "POST":
+            if len(path) == 2 and path[1] == "get":
+                return self._many(asked, encoding, path[0])
+            raise _no_method()
+        if asked.method not in ("GET", "HEAD"):
+            raise _no_method()
+        if not path:
+            return self._list(asked, encoding)
+        if len(path) == 1:
+            return self._range(asked, encoding, path[0])
+        if len(path) == 2:
+            return self._one(asked, encoding, *path)
+        if len(path) == 3 and path[2] in _OF_KEY:
+            return self._of_key(asked, encoding, path)
+        raise DataRefusal(404, "QUERY_PATH", "there is no such address", "see /openapi.json")
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def _list(self, asked: Asked, encoding: Encoding) -> Reply:
+        asked.only("min_epoch")
+        sizes = self._sizes()
+        with self._lent(asked, None) as lent:
+            epoch, watermark = lent.shown.epoch, lent.shown.watermark
+        stores = [_described(forms, sizes.get(name)) for name, forms in self.forms.items()]
+        return _reply(encoding, epoch, {"epoch": epoch, "watermark": watermark, "stores": stores})
+
+    def _one(self, asked: Asked, encoding: Encoding, store: str, text: str) -> Reply:
+        asked.only("min_epoch", "as_of")
+        forms = self.store(store)
+        key = forms.key.from_text(text)
+        as_of = asked.whole("as_of")
+        with self._lent(asked, None) as lent:
+            found = self._rows(lent, forms).get(key, as_of)
+            epoch = lent.shown.epoch
+        if found is None:
+            what = "the store has no row of this key"
+            return _reply(encoding, epoch, {"code": "QUERY_NO_ROW", "error": what}, 404)
+        return _reply(encoding, epoch, {"epoch": epoch, **found})
+
+    def _many(self, asked: Asked, encoding: Encoding, store: str) -> Reply:
+        asked.only("min_epoch")
+        forms = self.store(store)
+        document = asked.document()
+        given: list[Any] | None = None
+        if isinstance(document, dict):
+            given = cast("dict[str, Any]", document).get("keys")
+        if not isinstance(given, list):
+            what = 'the body is not {"keys": [...]}'
+            raise DataRefusal(400, "QUERY_BODY", what, "put the keys into a list")
+        if len(given) > self._limits.keys:
+            what = f"{len(given)} keys are asked for"
+            raise DataRefusal(400, "QUERY_BODY", what, f"ask for {self._limits.keys} at most")
+        keys = [forms.key.from_document(each) for each in given]
+        with self._lent(asked, None) as lent:
+            found = self._rows(lent, forms).get_many(keys)
+            epoch = lent.shown.epoch
+        return _reply(encoding, epoch, {"epoch": epoch, "rows": found})
+
+    def _of_key(self, asked: Asked, encoding: Encoding, path: tuple[str, ...]) -> Reply:
+        asked.only("min_epoch", "time_from", "time_to", "reverse", "limit")
+        store, text, what = path
+        forms = self.store(store)
+        key = forms.key.from_text(text)
+        limit = self._limit(asked)
+        bounds = Bounds(
+            time_from=asked.whole("time_from"),
+            time_to=asked.whole("time_to"),
+            reverse=asked.flag("reverse"),
+        )
+        with self._lent(asked, None) as lent:
+            with self._rows(lent, forms) as rows:
+                read: Iterator[Document] = getattr(rows, what)(key, bounds)
+                found = list(islice(read, limit + 1))
+            epoch = lent.shown.epoch
+        document = {"epoch": epoch, what: found[:limit], "more": len(found) > limit}
+        return _reply(encoding, epoch, document)
+
+    def _range(self, asked: Asked, encoding: Encoding, store: str) -> Reply:
+        asked.only(*_OF_RANGE)
+        forms = self.store(store)
+        bounds = _bounds(asked, forms.key)
+        limit, counts = self._limit(asked), asked.flag("count")
+        question = (store, counts, *((n, asked.parameters.get(n)) for n in _OF_QUESTION))
+        text = asked.parameters.get("cursor")
+        cursor = None if text is None else self._cursors.read(text, question)
+        after = None if cursor is None else msgspec.msgpack.decode(cursor.after, type=Position)
+        with self._lent(asked, None if cursor is None else cursor.epoch) as lent:
+            epoch = lent.shown.epoch
+            with self._rows(lent, forms) as rows:
+                page = self._page(rows.scan(bounds, after), encoding, None if counts else limit)
+            lent.keep = not page.is_whole
+        document: Document = {"epoch": epoch}
+        if cursor is not None and cursor.epoch != epoch:
+            document["continued_from_epoch"] = cursor.epoch
+        if counts:
+            document |= {"count": page.count, "complete": page.is_whole}
+        else:
+            document["rows"] = page.rows
+        if not page.is_whole:
+            assert page.last is not None, "a page that is cut has a last row"
+            data = msgspec.msgpack.encode(page.last)
+            document["cursor"] = self._cursors.write(epoch, question, data)
+        return _reply(encoding, epoch, document)
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _page(
+        self,
+        scan: Iterator[tuple[Position, Callable[[], Document]]],
+        encoding: Encoding,
+        limit: int | None,
+    ) -> _Page:
+        """Return the rows of a page; without a limit they are only counted."""
+        page, until = _Page(), self._now() + self._limits.seconds
+        for place, show in scan:
+            if (
+                limit is not None
+                and page.count
+                and (page.count >= limit or page.size >= self._limits.size)
+            ):
+                page.is_whole = False
+                return page
+            if page.count and page.count % _LOOK_EVERY == 0 and self._now() > until:
+                page.is_whole = False
+                return page
+            if limit is not None:
+                data = encoding.encode(show())
+                page.rows.append(msgspec.Raw(data))
+                page.size += len(data)
+            page.count += 1
+            page.last = place
+        return page
+
+    def _lent(self, asked: Asked, epoch: int | None) -> Any:
+        least = asked.whole("min_epoch")
+        if epoch is not None and least is not None and epoch < least:
+            epoch = None
+        return self.leases.shown(epoch, min_epoch=least, timeout_s=self._limits.seconds)
+
+    def _rows(self, lent: Lent, forms: StoreForms) -> StoreRows:
+        return StoreRows(forms.of(lent.shown), forms, self.hidden)
+
+    def store(self, store: str) -> StoreForms:
+        """Return what keys and values of a store are in JSON.
+
+        Raises:
+            DataRefusal: If there is none of that name, or it is not shown.
+        """
+        found = self.forms.get(store)
+        if found is None:
+            what = "there is no such store, or it is not shown"
+            raise DataRefusal(404, "QUERY_NO_STORE", what, "see /stores")
+        return found
+
+    def refuse_copy(self, store: str) -> None:
+        """Refuse to follow a store that has no changelog because it is a copy of a topic.
+
+        Raises:
+            DataRefusal: If it is the store of a global table.
+        """
+        place = self._queries.source.newest().stores.get(store)
+        if place is not None and place.stage < 0:
+            what = "the store is a copy of a topic, whose changes are in the topic itself"
+            raise DataRefusal(400, "QUERY_UNLOGGED", what, "read the topic of the global table")
+
+    def _limit(self, asked: Asked) -> int:
+        limit = asked.whole("limit", self._limits.page)
+        assert limit is not None
+        if not 1 <= limit <= self._limits.rows:
+            what = f"limit is not between 1 and {self._limits.rows}"
+            raise DataRefusal(400, "QUERY_PARAMETER", what, "ask for pages, with the cursor")
+        return limit
+
+
+_OF_KEY: Final = ("windows", "sessions", "versions")
+_OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse")
+_OF_RANGE: Final = (*_OF_QUESTION, "limit", "cursor", "min_epoch", "count")
+
+
+def refused(refusal: DataRefusal) -> Reply:
+    """Return the answer that refuses a request."""
+    document = {"error": refusal.what, "code": refusal.code, **refusal.more}
+    if refusal.fix:
+        document["fix"] = refusal.fix
+    return Reply(status=refusal.status, body=msgspec.json.encode(document))
+
+
+def refusal_of(error: MustelaError) -> DataRefusal:
+    """Return what an error of the library is to a client."""
+    if isinstance(error, EnvironmentFault):
+        status = 503
+    elif isinstance(error, DataError):
+        status = 422
+    else:
+        status = 400
+    return DataRefusal(status, error.code, error.what, error.fix or "")
+
+
+def _reply(encoding: Encoding, epoch: int, document: Document, status: int = 200) -> Reply:
+    body = encoding.encode(document)
+    return Reply(status=status, body=body, kind=encoding.kind, headers={EPOCH_HEADER: str(epoch)})
+
+
+def _no_method() -> DataRefusal:
+    return DataRefusal(405, "QUERY_METHOD", "this method is not known here", "use GET")
+
+
+def _bounds(asked: Asked, form: DocumentForm) -> Bounds:
+    given = {name: asked.parameters.get(name) for name in ("from", "to", "prefix")}
+    if given["prefix"] is not None and (given["from"], given["to"]) != (None, None):
+        what = "prefix is given together with from or to"
+        raise DataRefusal(400, "QUERY_PARAMETER", what, "give one or the other")
+    low, high, prefix = (None if text is None else form.from_text(text) for text in given.values())
+    return Bounds(
+        low=low,
+        high=high,
+        prefix=prefix,
+        time_from=asked.whole("time_from"),
+        time_to=asked.whole("time_to"),
+        reverse=asked.flag("reverse"),
+    )
+
+
+def _described(forms: StoreForms, size: tuple[int, int] | None) -> Document:
+    spec = forms.spec
+    return {
+        "store": spec.name,
+        "kind": spec.kind,
+        "key": forms.key_serde.name,
+        "value": spec.read_serde.name,
+        "logged": spec.logged,
+        "rows": None if size is None else size[0],
+        "bytes": None if size is None else size[1],
+    }
