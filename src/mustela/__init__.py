@@ -44,6 +44,8 @@ if TYPE_CHECKING:
         SlidingWindows as SlidingWindows,
         TimeWindows as TimeWindows,
     )
+    from mustela.client.async_client import AsyncClient as AsyncClient
+    from mustela.client.client import Client as Client
     from mustela.dsl.builder import (
         StreamsBuilder as StreamsBuilder,
     )
@@ -91,8 +93,10 @@ __version__: Final = "0.1.0"
 
 _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
+    "AsyncClient": "mustela.client.async_client",
     "AutoOffsetReset": "mustela.api.options",
     "Branched": "mustela.dsl.routing",
+    "Client": "mustela.client.client",
     "Consumed": "mustela.api.options",
     "DataError": "mustela.errors",
     "EnvironmentFault": "mustela.errors",

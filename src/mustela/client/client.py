@@ -1,0 +1,332 @@
+"""Reads the stores of an application over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar, cast
+
+from mustela.client.asking import (
+    Ask,
+    Events,
+    Forms,
+    RemoteChange,
+    RemoteRow,
+    decoded,
+    moment_ms,
+    unavailable,
+)
+from mustela.client.connecting import connection_options, http_library
+from mustela.client.errors import RemoteRefusedError, RemoteUnavailableError
+from mustela.serdes.base import Serde
+
+__all__ = ["Client", "RemoteStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+PAGE: Final = 1_000
+"""Rows that are asked for at once."""
+TIMEOUT: Final = timedelta(seconds=10)
+RETRIES: Final = 3
+"""How often a stream of changes is begun again without an event in between."""
+
+
+class Client:
+    """Reads the stores of a running application, or of a replica, over its admin server.
+
+    Args:
+        url: The address of the admin server, such as ``http://127.0.0.1:8080``.
+        token: A token with the scope ``query``.
+        certificate: File with the certificate to trust, if it is not one of the system's.
+        timeout: How long to wait for an answer.
+        transport: A transport of httpx, for tests.
+
+    Example:
+        >>> from mustela import Client
+        >>> client = Client("http://127.0.0.1:8080", token="a-token-with-the-scope-query")
+        >>> counts = client.store("counts", key=str, value=int)
+        >>> client.close()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        certificate: str | Path | None = None,
+        timeout: timedelta = TIMEOUT,
+        transport: Any = None,
+    ) -> None:
+        self._library = http_library()
+        options = connection_options(url, token=token, certificate=certificate, timeout=timeout)
+        self._http: Any = self._library.Client(**options, transport=transport)
+
+    def stores(self) -> list[dict[str, Any]]:
+        """Return the stores: names, kinds, serdes, rows and bytes."""
+        return self.ask(Ask(path="/stores"))["stores"]
+
+    def store(
+        self,
+        name: str,
+        *,
+        key: type[K] | Serde[K] | str | None = None,
+        value: type[V] | Serde[V] | str | None = None,
+    ) -> RemoteStore[K, V]:
+        """Return a store.
+
+        Args:
+            name: The store's name.
+            key: The type of its keys; without it keys are what JSON has.
+            value: The type of its values, likewise.
+        """
+        return RemoteStore(self, Forms(name, key, value))
+
+    def query(self, name: str, /, **parameters: Any) -> Any:
+        """Return the result of a query of the application's own.
+
+        Args:
+            name: Its name.
+            **parameters: Its parameters.
+        """
+        return self.ask(Ask(method="POST", path=f"/queries/{name}", body=parameters))["result"]
+
+    def ask(self, asked: Ask) -> dict[str, Any]:
+        """Return the document of an answer; for other parts of the client.
+
+        Raises:
+            RemoteRefusedError: If the question was refused.
+            RemoteUnavailableError: If there is no answer now.
+        """
+        try:
+            answer = self._http.request(asked.method, asked.path, **asked.sent())
+        except self._library.HTTPError as error:
+            raise unavailable(str(error) or type(error).__name__) from error
+        return decoded(answer.status_code, answer.content)
+
+    def events(self, asked: Ask, events: Events) -> Iterator[tuple[str, Any]]:
+        """Yield the events of a stream; for other parts of the client."""
+        try:
+            with self._http.stream(asked.method, asked.path, **asked.sent()) as answer:
+                if answer.status_code != 200:
+                    decoded(answer.status_code, answer.read())
+                for line in answer.iter_lines():
+                    event = events.take(line)
+                    if event is not None:
+                        yield event
+        except self._library.HTTPError as error:
+            raise unavailable(str(error) or type(error).__name__) from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RemoteStore(Generic[K, V]):
+    """A store of an application elsewhere; get one from `Client.store`."""
+
+    def __init__(self, client: Client, forms: Forms[K, V]) -> None:
+        self._client = client
+        self._forms = forms
+
+    def get(
+        self,
+        key: K,
+        default: D | None = None,
+        *,
+        as_of: int | datetime | None = None,
+        min_epoch: int | None = None,
+    ) -> V | D | None:
+        """Return the value of a key, or ``default``.
+
+        Args:
+            key: The key.
+            default: What is returned if there is none.
+            as_of: The time for which the value is wanted, in a versioned store.
+            min_epoch: Wait until this epoch is committed.
+        """
+        row = self.row(key, as_of=as_of, min_epoch=min_epoch)
+        return default if row is None else row.value
+
+    def row(
+        self, key: K, *, as_of: int | datetime | None = None, min_epoch: int | None = None
+    ) -> RemoteRow[K, V] | None:
+        """Return the row of a key, with its timestamp; None if there is none."""
+        asked = self._forms.get(key, as_of=moment_ms(as_of), min_epoch=min_epoch)
+        return self._forms.one(self._client.ask(asked))
+
+    def get_many(self, keys: Iterable[K], *, min_epoch: int | None = None) -> list[V | None]:
+        """Return the value of each key, or None; all as of one epoch."""
+        rows = self._client.ask(self._forms.get_many(keys, min_epoch=min_epoch))["rows"]
+        return [None if row is None else self._forms.row(row).value for row in rows]
+
+    def range(
+        self,
+        low: K | None = None,
+        high: K | None = None,
+        *,
+        reverse: bool = False,
+        page: int = PAGE,
+    ) -> Iterator[RemoteRow[K, V]]:
+        """Iterate over the rows of low <= key <= high, page by page.
+
+        The pages show one epoch as long as the server keeps it: if they are asked for soon.
+
+        Args:
+            low: The lowest key; None leaves the side open.
+            high: The highest key, included.
+            reverse: Whether the last row comes first.
+            page: How many rows are asked for at once.
+        """
+        return self._pages({"from": low, "to": high, "reverse": reverse}, page)
+
+    def prefix_scan(
+        self, prefix: K, *, reverse: bool = False, page: int = PAGE
+    ) -> Iterator[RemoteRow[K, V]]:
+        """Iterate over the rows whose keys begin with a prefix, page by page."""
+        return self._pages({"prefix": prefix, "reverse": reverse}, page)
+
+    def fetch_all(
+        self,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
+        *,
+        reverse: bool = False,
+        page: int = PAGE,
+    ) -> Iterator[RemoteRow[K, V]]:
+        """Iterate over the windows of all keys with time_from <= start <= time_to."""
+        times = {"time_from": moment_ms(time_from), "time_to": moment_ms(time_to)}
+        return self._pages({**times, "reverse": reverse}, page)
+
+    def count(self, low: K | None = None, high: K | None = None) -> int:
+        """Return how many rows there are, counted by the server."""
+        bounds = {"from": low, "to": high, "count": True}
+        total, cursor = 0, None
+        while True:
+            answer = self._client.ask(self._forms.page(bounds, cursor=cursor))
+            total, cursor = total + answer["count"], answer.get("cursor")
+            if cursor is None:
+                return total
+
+    def windows(
+        self,
+        key: K,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
+        *,
+        limit: int = PAGE,
+    ) -> list[RemoteRow[K, V]]:
+        """Return the windows of a key, by start."""
+        return self._of_key("windows", key, time_from, time_to, limit)
+
+    def sessions(
+        self,
+        key: K,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
+        *,
+        limit: int = PAGE,
+    ) -> list[RemoteRow[K, V]]:
+        """Return the sessions of a key, by end."""
+        return self._of_key("sessions", key, time_from, time_to, limit)
+
+    def versions(
+        self,
+        key: K,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
+        *,
+        limit: int = PAGE,
+    ) -> list[RemoteRow[K, V]]:
+        """Return the versions of a key, by time."""
+        return self._of_key("versions", key, time_from, time_to, limit)
+
+    def changes(
+        self, *, prefix: K | None = None, since: int | None = None
+    ) -> Iterator[RemoteChange[K, V]]:
+        """Iterate over a snapshot of the store, then over what each epoch changes, without end.
+
+        If the connection ends it is made again, where it was. If the server no longer has the
+        changes in between, it begins again with a snapshot.
+
+        Args:
+            prefix: Only keys that begin with it.
+            since: Only what was committed after this epoch, without a snapshot.
+
+        Raises:
+            RemoteRefusedError: If the store's changes are not known.
+            RemoteUnavailableError: If the server does not answer, three times in a row.
+        """
+        mark = since
+        failed = count()
+        while True:
+            events = Events()
+            try:
+                asked = self._forms.changes(prefix, mark)
+                for name, data in self._client.events(asked, events):
+                    failed = count()
+                    if name == "end":
+                        break
+                    yield from self._forms.changed(name, data)
+                    mark = mark if events.mark is None else events.mark
+            except RemoteUnavailableError:
+                if next(failed) >= RETRIES - 1:
+                    raise
+            except RemoteRefusedError as error:
+                if error.fields.get("status") != 410 or next(failed) >= RETRIES - 1:
+                    raise
+                mark = None
+
+    def __getitem__(self, key: K) -> V:
+        found = self.row(key)
+        if found is None:
+            raise KeyError(key)
+        return found.value
+
+    def __contains__(self, key: object) -> bool:
+        return self.row(cast("K", key)) is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return (row.key for row in self.range())
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _pages(self, bounds: dict[str, Any], page: int) -> Iterator[RemoteRow[K, V]]:
+        cursor = None
+        while True:
+            answer = self._client.ask(self._forms.page(bounds, limit=page, cursor=cursor))
+            yield from map(self._forms.row, answer["rows"])
+            cursor = answer.get("cursor")
+            if cursor is None:
+                return
+
+    def _of_key(
+        self,
+        what: str,
+        key: K,
+        time_from: int | datetime | None,
+        time_to: int | datetime | None,
+        limit: int,
+    ) -> list[RemoteRow[K, V]]:
+        times = {"time_from": moment_ms(time_from), "time_to": moment_ms(time_to)}
+        answer = self._client.ask(self._forms.of_key(what, key, limit=limit, **times))
+        return [self._forms.row(row) for row in answer[what]]
