@@ -64,7 +64,7 @@ class DocumentForm:
 
     Example:
         >>> from mustela.serdes.resolve import resolve_serde
-        >>> form = DocumentForm(resolve_serde(int))
+        >>> form = form_of(resolve_serde(int))
         >>> form.to_document(7), form.from_document(7), form.from_text("7")
         (7, 7, 7)
         >>> form.schema("counts.key")
