@@ -36,6 +36,7 @@ from mustela.state.kinds.key_value import (
     TimestampedKeyValueStoreWithHeaders as TimestampedKeyValueStoreWithHeaders,
 )
 from mustela.state.kinds.read_only import (
+    ReadOnlyIndex as ReadOnlyIndex,
     ReadOnlyKeyValueStore as ReadOnlyKeyValueStore,
     ReadOnlySessionStore as ReadOnlySessionStore,
     ReadOnlyVersionedStore as ReadOnlyVersionedStore,

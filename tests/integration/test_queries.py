@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mustela import App, StreamsBuilder
+from mustela import App, Materialized, StreamsBuilder
 from mustela.events import AppState
 from mustela.queries.errors import QueryError, StateUnavailableError
 from tests.integration.app_world import World
@@ -127,6 +127,28 @@ def test_stores_are_read_while_the_application_runs_only(world: World) -> None:
         balances.get("a")
     with pytest.raises(QueryError, match="is closed"):
         snapshot.store("balances").get("a")
+
+
+def test_a_restart_in_place_and_state_in_memory_are_no_matter_to_a_handle(world: World) -> None:
+    """It reads the next life as it read the one before, by an index as well."""
+    source = world.topic("people")
+
+    def build(builder: StreamsBuilder) -> None:
+        kept = Materialized(store="people", index={"city": "city"})
+        builder.table(source, key=str, value=dict, materialized=kept)
+
+    app, _ = world.app(build, state={"backend": "memory"})
+    with app:
+        world.send(source, [("ann", '{"city": "Rome"}'), ("bob", '{"city": "Oslo"}')])
+        sent = app.sent({(source, 0): 1})
+        people = app.store("people", min_epoch=sent, timeout=SOON)
+        for _ in range(2):
+            assert list(people.by("city").keys()) == ["bob", "ann"]
+            assert people.by("city").one("Rome") == ("ann", {"city": "Rome"})
+            assert app.restart(SOON)
+        world.send(source, [("cid", '{"city": "Paris"}')])
+        app.snapshot(min_epoch=app.sent({(source, 0): 2}), timeout=SOON).close()
+        assert list(people.by("city").keys()) == ["bob", "cid", "ann"]
 
 
 def test_a_reader_sees_what_it_sent(world: World) -> None:

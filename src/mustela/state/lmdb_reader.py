@@ -9,10 +9,18 @@ from pathlib import Path
 
 import lmdb
 
-from mustela.state.codec import BLOB_CHECK_BYTES, Layer, decode_meta, decode_pending, token_key
+from mustela.state.codec import (
+    BLOB_CHECK_BYTES,
+    Layer,
+    decode_meta,
+    decode_pending,
+    digests,
+    token_key,
+)
 from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Snapshot, Token
+from mustela.state.kinds.indexing import tables_of
 from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, damaged, reported
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.memory import MemoryEnvironment
@@ -185,6 +193,9 @@ class LmdbReaders:
         condition = refused or compare(
             standing, committed, has_pending=pending is not None, spec=spec
         )
+        wanted = digests(spec)
+        if wanted and meta is not None and condition.ready and meta.indexes != wanted:
+            condition = Condition.BEHIND  # the lines of an index are still to be made
         if not condition.ready:
             raise not_ready(condition, committed, str(path))
         if condition is not Condition.FOLDABLE or token is None or pending is None:
@@ -217,13 +228,13 @@ def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnviro
         create=False,
         readahead=False,
         max_readers=options.readers_max,
-        max_dbs=2 * len(spec.stores) + 2,
+        max_dbs=2 * len(tables := tables_of(spec.stores)) + 2,
     )
     try:
         if not env.stat()["entries"]:
             env.close()
             return None
-        stores = [(store.name, store.name.encode()) for store in spec.stores]
+        stores = [(table, table.encode()) for table in tables]
         return OpenEnvironment(
             env=env,
             meta=env.open_db(b"meta", create=False),

@@ -7,10 +7,11 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 from mustela.model import Windowed
 from mustela.serdes.base import Serde
-from mustela.state.kinds.reading import ReadOnlyStore, StoreIterator
+from mustela.state.kinds.reading import Reading, ReadOnlyStore, StoreIterator
 from mustela.state.kinds.typed import Moment
 
 __all__ = [
+    "ReadOnlyIndex",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyVersionedStore",
@@ -91,6 +92,17 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K], Generic[K, S]):
         """Iterate as `prefix_scan` does, from the highest key to the lowest."""
         return self._reading.rows(lambda store: store.reverse_prefix_scan(prefix, serde=serde))
 
+    def by(self, index: str) -> ReadOnlyIndex[K, S]:
+        """Return the rows by one of the store's indexes.
+
+        Args:
+            index: Its name, from ``Materialized(index={...})`` or ``with_index(...)``.
+
+        Raises:
+            StoreError: If the store has no such index.
+        """
+        return ReadOnlyIndex(self._reading, index)
+
     def values(self) -> StoreIterator[S]:
         """Iterate over the values, in the order of their keys' bytes."""
         return self._reading.rows(lambda store: store.values())
@@ -111,6 +123,64 @@ class ReadOnlyKeyValueStore(ReadOnlyStore[K], Generic[K, S]):
 
     def __contains__(self, key: object) -> bool:
         return self._reading.once(lambda store: key in store)
+
+
+class ReadOnlyIndex(Generic[K, S]):
+    """The rows of a key-value store by one of its indexes, over all key groups.
+
+    Rows come in the order of their entries, then of their keys' bytes. Each call reads the newest
+    committed epoch, unless the handle is a snapshot's.
+
+    Example:
+        >>> from mustela import Materialized, StreamsBuilder, TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> kept = Materialized(store="people", index={"city": "city"})
+        >>> people = builder.table("people", key=str, value=dict, materialized=kept)
+        >>> with TopologyTestDriver(builder, key_groups=4) as driver:
+        ...     topic = driver.create_input_topic("people")
+        ...     topic.pipe_input("ann", {"city": "Rome"})
+        ...     topic.pipe_input("bob", {"city": "Oslo"})
+        ...     by_city = driver.store("people").by("city")
+        ...     list(by_city.keys("A", "Z")), by_city.one("Rome"), by_city.count()
+        (['bob', 'ann'], ('ann', {'city': 'Rome'}), 2)
+    """
+
+    def __init__(self, reading: Reading, index: str) -> None:
+        self._reading = reading
+        self._index = index
+        reading.once(lambda store: store.by(index))  # says whether there is such an index
+
+    def get(self, entry: Any) -> StoreIterator[tuple[K, S]]:
+        """Iterate over the keys and values with an entry."""
+        return self._reading.rows(lambda store: store.by(self._index).get(entry))
+
+    def one(self, entry: Any) -> tuple[K, S] | None:
+        """Return the first key and value with an entry, or None; of a unique index the only one."""
+        return self._reading.once(lambda store: store.by(self._index).one(entry))
+
+    def range(
+        self, low: Any = None, high: Any = None, *, reverse: bool = False
+    ) -> StoreIterator[tuple[K, S]]:
+        """Iterate over low <= entry <= high; None leaves a side open.
+
+        Args:
+            low: The lowest entry.
+            high: The highest entry.
+            reverse: Begin with the highest.
+        """
+        return self._reading.rows(
+            lambda store: store.by(self._index).range(low, high, reverse=reverse)
+        )
+
+    def keys(self, low: Any = None, high: Any = None, *, reverse: bool = False) -> StoreIterator[K]:
+        """Iterate over the keys alone, as `range` does; no row is read."""
+        return self._reading.rows(
+            lambda store: store.by(self._index).keys(low, high, reverse=reverse)
+        )
+
+    def count(self, low: Any = None, high: Any = None) -> int:
+        """Return how many rows `range` gives."""
+        return self._reading.once(lambda store: store.by(self._index).count(low, high))
 
 
 class ReadOnlyVersionedStore(ReadOnlyStore[K], Generic[K, S]):
