@@ -130,6 +130,7 @@ def own_commands() -> App:
         doctor,
         ha,
         image,
+        migrate,
         offsets,
         records,
         reset,
@@ -159,6 +160,7 @@ def own_commands() -> App:
     app.command(reset.reset)
     app.command(clean.clean)
     app.command(doctor.doctor)
+    app.command(migrate.group())
     app.command(completion)
     app.command(deploy.new)
     app.command(deploy.k8s)

@@ -13,19 +13,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
-from typing import Final
 
 from mustela.api.window_specs import JoinWindowSpec
 from mustela.kernel.core.lane_state import LaneStore
 from mustela.kernel.joins.stream_join_waiting import Closed, GroupWaiting, WaitingRecords
 from mustela.state.kinds.layout import TIME_MAX, TIME_MIN
-from mustela.state.kinds.waiting import FOUND, WaitingPlace
+from mustela.state.kinds.waiting import FIRST_KEY, FOUND, WaitingPlace
 
 __all__ = ["PacedWaiting"]
 
 LEFT, RIGHT = 0, 1
 
-_FIRST_KEY: Final = b"\x00m"
 _LENGTH = 8
 
 _Entry = tuple[int, bytes]
@@ -71,7 +69,7 @@ class PacedWaiting(WaitingRecords):
         self.nexts[group] = TIME_MIN  # the parent's queue is not used
         state = self._paced.get(group)
         if state is None:
-            data = self.store.group(group).get(_FIRST_KEY)
+            data = self.store.group(group).get(FIRST_KEY)
             first = int.from_bytes(data, "big", signed=True) if data else None
             state = self._paced[group] = _Group(first)
         least = oldest if state.first is None else min(state.first, oldest)
@@ -182,4 +180,4 @@ class PacedWaiting(WaitingRecords):
                 data = None
                 if state.first is not None:
                     data = state.first.to_bytes(_LENGTH, "big", signed=True)
-                self.store.group(group).put(_FIRST_KEY, data)
+                self.store.group(group).put(FIRST_KEY, data)

@@ -92,7 +92,8 @@ ANSWERS: Mapping[Kind, Answer] = {
         "{subject} holds state, but no epoch record says up to which epoch",
         why="the epochs topic was deleted, it lost its records, or another program, such as one of "
         "Kafka Streams, has this id",
-        fix="choose another application_id; or clear what is left with: mustela reset {app}"
+        fix="choose another application_id; or, if it was being taken over and the seed was "
+        "interrupted, seed it again; or clear what is left with: mustela reset {app}"
         " --without-record",
     ),
     Kind.GROUP_FOREIGN: _stops(

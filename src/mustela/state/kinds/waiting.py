@@ -39,7 +39,7 @@ from mustela.state.kinds.layout import (
 )
 from mustela.state.overlay import StoreOverlay
 
-__all__ = ["FOUND", "WAITING_FORMAT", "WaitingBlock", "WaitingPlace", "WaitingRows"]
+__all__ = ["FIRST_KEY", "FOUND", "WAITING_FORMAT", "WaitingBlock", "WaitingPlace", "WaitingRows"]
 
 WAITING_FORMAT = 2
 
@@ -57,6 +57,9 @@ FOUND: Final = 2
 
 WaitingPlace = tuple[int, int, bytes]
 """The closing time, the rank of the side (0 right, 1 left), and the record key."""
+
+FIRST_KEY: Final = b"\x00m"
+"""The key of the time before which no record waits, where event time is that of each record."""
 
 _NEXT: Final = b"\x00n"
 _STATE: Final = Struct(">QqQ")
