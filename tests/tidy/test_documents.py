@@ -24,6 +24,7 @@ READERS = {
     "differential": "tests/differential",
     "faults": "tests/faults",
     "lock": "dev",
+    "scan": "tests/scan",
     "sim": "tests/simulation",
 }
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
