@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.scan.audit import audit
-from tests.scan.licences import installed
+from tests.scan.licences import ACCEPTED, installed
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".venv-scan" / "bin"
@@ -39,7 +39,8 @@ def main() -> int:
     print("licences of what users install:")
     for licence in installed():
         mark = "  refused: " if licence.is_refused else "  "
-        print(f"{mark}{licence.name} {licence.version}: {licence.text or 'says nothing'}")
+        why = f" (accepted: {ACCEPTED[licence.name]})" if licence.name in ACCEPTED else ""
+        print(f"{mark}{licence.name} {licence.version}: {licence.text or 'says nothing'}{why}")
         found += licence.is_refused
     if given.sbom:
         lock = str(ROOT / "requirements" / "lock.txt")

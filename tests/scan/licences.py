@@ -11,6 +11,10 @@ from packaging.requirements import Requirement
 
 OURS = ("mustela", "mustela-dev")
 EXTRAS = ("avro", "jsonschema", "protobuf", "otel", "new")
+ACCEPTED = {
+    "jinja2-ansible-filters": "copier needs it, which `mustela new` alone starts; nothing of it is "
+    "in a project or an application",
+}
 _REFUSED = re.compile(r"(?<!L)A?GPL|SSPL|BUSL|non-?commercial|proprietary", re.IGNORECASE)
 _SHOWN_MAX = 60
 
@@ -25,6 +29,8 @@ class Licence(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Whether it would bind those who use Mustela, or says nothing."""
+        if self.name in ACCEPTED:
+            return False
         either = re.split(r"\bOR\b", self.text)
         return not self.text or all(_REFUSED.search(part) for part in either)
 

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 REPLAYS: Final = "mustela.replays"
+_DIGITS_MAX: Final = 9
 """Header of a replayed record: how often it was replayed."""
 _CUT = f"{FACT}cut."
 _MADE = f"{FACT}value"
@@ -36,6 +37,11 @@ def replays_topic(letters: str) -> str:
         'shop-dead-letters-replays'
     """
     return f"{letters}-replays"
+
+
+def _number(text: str) -> int | None:
+    """Return a number of a header; whoever sends a record chooses what is in its headers."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +91,7 @@ class Letter:
     def source(self) -> tuple[str, int | None]:
         """The topic and, where it is known, the partition that the record was read from."""
         partition = self.fact("partition")
-        return self.fact("topic"), int(partition) if partition.isdigit() else None
+        return self.fact("topic"), _number(partition)
 
     @property
     def is_made(self) -> bool:
@@ -107,7 +113,7 @@ class Letter:
     def replays(self) -> int:
         """How often the record was replayed before it became this letter."""
         found = (dict(self.headers).get(REPLAYS) or b"").decode("ascii", "replace")
-        return int(found) if found.isdigit() else 0
+        return _number(found) or 0
 
     @property
     def own_headers(self) -> Headers:
