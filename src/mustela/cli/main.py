@@ -134,6 +134,7 @@ def own_commands() -> App:
         offsets,
         records,
         reset,
+        schemas,
         sending,
         settings,
         state,
@@ -164,7 +165,7 @@ def own_commands() -> App:
     app.command(completion)
     app.command(deploy.new)
     app.command(deploy.k8s)
-    groups = (ha, image, topics, offsets, state, dlq, settings)
+    groups = (ha, image, topics, offsets, state, dlq, schemas, settings)
     for module in groups:
         app.command(module.group())
     return app

@@ -186,6 +186,11 @@ class AvroSerde(RegisteredSerde[Any]):
         plain = _PLAIN.get(cast("type[Any]", type(value)))
         return _LATEST if plain is None else RegistrySchema(json.dumps(plain))
 
+    def _declared(self) -> tuple[str, RegistrySchema] | None:
+        if self.schema is None:
+            return None
+        return _record_name(_loaded(self.schema.text)), self.schema
+
     def _writer(self, kind: Any) -> tuple[int, Write]:
         registry = self._registry()
         if kind is _LATEST:

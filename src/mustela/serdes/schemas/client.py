@@ -255,7 +255,10 @@ class Registry:
     def _missing(
         self, subject: str, what: str, schema: RegistrySchema | None = None
     ) -> SubjectMissingError:
-        fix = "register it, or set schema.registry.auto.register.schemas=true"
+        fix = (
+            "register it (`mustela schemas register MODULE:APP` does so for all that an "
+            "application writes), or set schema.registry.auto.register.schemas=true"
+        )
         if schema is None:
             fix = "register a schema there, or write values whose class or schema is declared"
         return SubjectMissingError(

@@ -142,12 +142,18 @@ class JsonSchemaSerde(RegisteredSerde[Any]):
         del value
         return self.schema
 
+    def _declared(self) -> tuple[str, RegistrySchema] | None:
+        return None if self.schema is None else (self._title(), self.schema)
+
+    def _title(self) -> str:
+        return str(self._loaded.get("title", "")) if isinstance(self._loaded, dict) else ""
+
     def _writer(self, kind: Any) -> tuple[int, Write]:
         registry = self._registry()
         if kind is None:
             schema_id, schema = registry.latest(self._subject(""))
         else:
-            title = str(self._loaded.get("title", "")) if isinstance(self._loaded, dict) else ""
+            title = self._title()
             found = self._latest(title)
             schema_id, schema = found or (registry.id_of(self._subject(title), kind), kind)
         return schema_id, self._encoder(schema)

@@ -55,6 +55,15 @@ class MockTransport:
                 return self._register(subject, body or {})
             return self._look_up(subject, body or {})
 
+    def registered(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return each subject with each of its schemas, in the form of a request."""
+        with self._lock:
+            return [
+                (subject, dict(self._bodies[schema_id - 1]))
+                for subject, versions in self._subjects.items()
+                for schema_id in versions
+            ]
+
     def _schema(self, schema_id: int) -> Answer:
         if not 0 < schema_id <= len(self._bodies):
             return Answer(404, {"error_code": 40403, "message": f"Schema {schema_id} not found"})

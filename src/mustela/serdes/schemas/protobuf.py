@@ -103,6 +103,12 @@ class ProtobufSerde(RegisteredSerde[Any]):
             raise wrong_type(self, value, type_name(wanted))
         return value.DESCRIPTOR
 
+    def _declared(self) -> tuple[str, RegistrySchema] | None:
+        if self.message is None:
+            return None
+        kind = _descriptor(self.message)
+        return kind.full_name, self._schema_of(kind.file)
+
     def _writer(self, kind: Any) -> tuple[int, Write]:
         registry = self._registry()
         subject = self._subject(kind.full_name)

@@ -220,14 +220,46 @@ class RegisteredSerde(Serde[T]):
 
     # -- the registry -------------------------------------------------------------------------
 
+    def ensure(self, options: RegistryOptions) -> bool:
+        """Have a registry hold the schema of the declared values, before there is one.
+
+        Args:
+            options: The registry, and how its subjects are named.
+
+        Returns:
+            Whether there is one: a serde without a type or schema learns it from each value.
+
+        Raises:
+            EnvironmentFault: If the registry does not answer, or refuses.
+        """
+        placed = self._placed(self.place, options)
+        declared = placed._declared()
+        if declared is None:
+            return False
+        record, schema = declared
+        placed._registry().id_of(placed._subject(record), schema)
+        return True
+
+    def _declared(self) -> tuple[str, RegistrySchema] | None:
+        """Return the record's name and the schema that every value is written with, if known."""
+        return None
+
     def _registry(self) -> Registry:
+        return registry_of(self.known_options())
+
+    def known_options(self) -> RegistryOptions:
+        """Return the registry.
+
+        Raises:
+            RegistryMissingError: If none is named.
+        """
         if self.options is None:
             msg = f"serde {self.name} needs a schema registry, but none is named"
             raise RegistryMissingError(
                 msg,
                 fix="set schema.registry.url; for tests, mock://tests is one inside the process",
             )
-        return registry_of(self.options)
+        return self.options
 
     def _subject(self, record: str) -> str:
         options, place = self.options, self.place

@@ -87,7 +87,8 @@ def test_a_schema_that_is_registered_is_found() -> None:
         with pytest.raises(SubjectMissingError) as caught:
             _bound(server.url, auto_register_schemas="false").serialize("a")
         assert _fix(caught.value) == (
-            "register it, or set schema.registry.auto.register.schemas=true"
+            "register it (`mustela schemas register MODULE:APP` does so for all that an "
+            "application writes), or set schema.registry.auto.register.schemas=true"
         )
         assert _bound(server.url, auto_register_schemas="true").serialize("a")
         assert _bound(server.url, auto_register_schemas="false").serialize("a")
