@@ -32,7 +32,7 @@ SECTIONS = {
     "Examples": ("examples/*",),
     "Concepts": ("concepts/lanes", "concepts/epochs", "concepts/*"),
     "Coming from elsewhere": ("migrating/*",),
-    "Reference": ("reference/*", "reference/verbs/*"),
+    "Reference": ("security", "reference/*", "reference/verbs/*"),
     "Python API": ("api/*",),
     "Kafka Streams compared": ("compat/matrix", "compat/divergences", "benchmarks", "costs"),
     "Inside Mustela": ("internals/*", "CONTRIBUTING", "design/*"),
