@@ -40,6 +40,13 @@ MEANINGS = {
     ExitCode.FENCED: "Another instance took over. Starting again would end that one.",
     ExitCode.UNFINISHED: "Stopped as asked, but the last epoch did not finish within "
     "`shutdown.grace`. It runs again at the next start.",
+    ExitCode.STOPPED: "`mustela status`: no instance runs; the last one stopped as it was asked "
+    "to. What an instance said of its end is kept for an hour; after that a failed one counts as "
+    "stopped.",
+    ExitCode.GONE: "`mustela status`: the last instance failed, or it is gone and never said "
+    "that it ended.",
+    ExitCode.NEVER_RAN: "`mustela status`: nothing is known of the application on these brokers: "
+    "it never ran, or its id is another.",
     ExitCode.INTERRUPTED: "Interrupted by Ctrl-C before an application ran, or in another command.",
 }
 

@@ -15,6 +15,8 @@ from mustela import App, StreamsBuilder
 from mustela.admin.access import Access, access_file, read_access
 from mustela.admin.client import find_server
 from mustela.admin.endpoints import endpoints, json_answer
+from mustela.cli.console import ExitCode
+from mustela.cli.main import main
 from mustela.cli.status import from_kafka
 from mustela.cli.watching import picture
 from mustela.events import AppState, Event, Listener, Restoring
@@ -262,11 +264,12 @@ def test_the_command_line_tells_of_an_application_with_a_server_and_without(
     app, _ = world.app(gate.counting(source, sink), lease={"interval": "200ms"})
     unknown = from_kafka(app.settings, listen=True)
     assert (unknown["state"], unknown["epoch"], unknown["lag"]) == ("unknown", None, None)
+    asked = ["status", world.name, "-b", world.broker.bootstrap_servers]
+    assert main(asked) == ExitCode.NEVER_RAN
     world.send(source, [("a", "1"), ("b", "2")])
     app.start()
     world.drain(app)
-    lease = f"{app.settings.application_id}-lease"
-    world.until(lambda: world.admin.describe([lease]) and world.rows(lease), "it says so", app)
+    assert main(asked) == ExitCode.OK
     assert find_server(app.settings) is None
     running = from_kafka(app.settings, listen=True)
     assert (running["state"], running["pid"], running["lag"]) == ("running", os.getpid(), 0)
@@ -276,4 +279,5 @@ def test_the_command_line_tells_of_an_application_with_a_server_and_without(
     world.send(source, [("c", "3")])
     stopped = from_kafka(app.settings, listen=True)
     assert (stopped["state"], stopped["lag"]) == ("stopped", 1)
+    assert main(asked) == ExitCode.STOPPED
     assert [one["lag"] for one in stopped["partitions"]] == [1]

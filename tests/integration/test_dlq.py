@@ -117,6 +117,22 @@ def letters(
     return Letters(properties, make_topic, capsys, monkeypatch)
 
 
+def test_a_list_shows_what_was_raised_and_not_again_where(letters: Letters) -> None:
+    """A long message is cut at its beginning: what is wrong stands at its end."""
+    where = "step 'parse' failed on a record of topic 'orders': ValueError: "
+    letters.write(1, text=f"{where}invalid literal for int() with base 10: 'twelve'")
+    letters.write(1, text=f"{where}{'long ' * 30}and then the cause", offset="1")
+    code, out = letters.type("list")
+    assert code == 0
+    assert "invalid literal for int() with base 10: 'twelve'" in out
+    assert "failed on a record" not in out
+    assert "…" in out
+    assert "and then the cause" in out
+    assert max(map(len, out.splitlines())) < 250
+    code, out = letters.type("list", "--wide")
+    assert f"{where}{'long ' * 30}and then the cause" in out
+
+
 def test_letters_are_listed_and_shown(letters: Letters) -> None:
     """With where the record was, why it failed, its own headers and its bytes."""
     letters.write(2)

@@ -17,9 +17,11 @@ from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app import App
 from mustela.runtime.commit.successor import FencedError
+from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.events import AppState
 from mustela.runtime.life import life as life_module
 from mustela.runtime.repairs.repair import Repair
+from mustela.runtime.shortage import DiskFullError
 from mustela.runtime.start.opening import check_before_start
 from mustela_dev import DevelopmentBroker
 from tests.integration.no_engine import NoEngine
@@ -269,6 +271,33 @@ def test_clean_and_a_start_at_the_same_time_leave_one_of_the_two(
     else:
         assert "INSTANCE_ALIVE" in told
         assert second.coordinator.state.incarnation == 2
+
+
+def test_an_instance_that_failed_is_told_from_one_that_was_stopped(
+    make: Callable[..., App],
+    broker: DevelopmentBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """By the exit code, for scripts, and with the code of the error, for people."""
+    status = ["status", name, "-b", broker.bootstrap_servers]
+    stopped, failing = make(), make()
+    with stopped:
+        assert stopped.wait_until(AppState.RUNNING, SOON), stopped.error
+    assert main(status) == ExitCode.STOPPED
+
+    def prepare(_self: Coordinator) -> None:
+        full = "the disk is full"
+        raise DiskFullError(full)
+
+    monkeypatch.setattr(Coordinator, "prepare", prepare)
+    failing.start()
+    assert failing.wait_until(AppState.FAILED, SOON)
+    assert main(status) == ExitCode.GONE
+    assert f"{name}: its last instance failed with DISK_FULL" in capsys.readouterr().out
+    assert main([*status, "--json"]) == ExitCode.GONE
+    assert '"error": "DISK_FULL"' in capsys.readouterr().out
 
 
 class SlowEngine(NoEngine):

@@ -293,7 +293,11 @@ def threads(watched: Watched, *, stacks: bool) -> dict[str, Any]:
         }
         for ident, found in sorted(frames.items())
     ]
-    return {"workers": workers, "driver": driver}
+    return {
+        "workers": workers,
+        "driver": driver,
+        "hosts_not_asked": [*watched.hosts_elsewhere()],
+    }
 
 
 def _plain(value: object) -> object:

@@ -44,7 +44,8 @@ class ExitCode(int, Enum):
 
     Whoever restarts an application by itself should do so after 1 and 3, never after 4: another
     instance has taken over then. After 5 it was stopped as it was asked to, but its last epoch was
-    not done in time, and runs again with the next start.
+    not done in time, and runs again with the next start. 10 to 12 are answers of ``mustela status``
+    alone.
     """
 
     OK = 0
@@ -53,6 +54,9 @@ class ExitCode(int, Enum):
     ENVIRONMENT = 3
     FENCED = 4
     UNFINISHED = 5
+    STOPPED = 10
+    GONE = 11
+    NEVER_RAN = 12
     INTERRUPTED = 130
 
 

@@ -100,7 +100,7 @@ def group() -> App:
     return app
 
 
-def list_letters(
+def list_letters(  # noqa: PLR0913 - which, how many, and how they are shown
     application: Application,
     /,
     *,
@@ -109,6 +109,9 @@ def list_letters(
         bool, Parameter(name="--all", negative=(), help="Those replayed or dropped too.")
     ] = False,
     limit: int = 100,
+    wide: Annotated[
+        bool, Parameter(name="--wide", negative=(), help="Whole keys and messages.")
+    ] = False,
     bootstrap_servers: Bootstrap = None,
     json: Json = False,
 ) -> int:
@@ -119,6 +122,7 @@ def list_letters(
         which: Which letters.
         done: Those that were replayed or dropped too.
         limit: Show at most this many.
+        wide: Show keys and messages whole.
         bootstrap_servers: The brokers.
         json: Print a JSON document per letter.
     """
@@ -130,7 +134,7 @@ def list_letters(
                 print_json(_facts(box, letter))
             return ExitCode.OK
         head = ["letter", "time", "from", "step", "error", "attempts", "key", "message"]
-        print_table(head, (_cells(box, letter) for letter in shown))
+        print_table(head, (_cells(box, letter, wide=wide) for letter in shown))
         if len(found) > limit:
             say(f"there are more: --limit {10 * limit}")
         if not shown:
@@ -320,13 +324,16 @@ def _facts(box: LetterBox, letter: Letter) -> dict[str, Any]:
     return facts
 
 
-def _cells(box: LetterBox, letter: Letter) -> tuple[object, ...]:
+def _cells(box: LetterBox, letter: Letter, *, wide: bool) -> tuple[object, ...]:
     facts, done = letter.facts(), box.done_with(letter)
     moment = datetime.fromtimestamp(letter.timestamp / 1000, UTC)
     place = ":".join(
         str(facts[name]) for name in ("topic", "partition", "offset") if facts[name] is not None
     )
-    text = (facts["text"] or "") if done is None else f"({done.what}) {facts['text'] or ''}"
+    text = " ".join(str(facts["text"] or "").split())
+    if not wide:
+        text = _end_of(_cause_in(text, facts["class"]))
+    text = text if done is None else f"({done.what}) {text}"
     return (
         letter.place,
         f"{moment:%Y-%m-%dT%H:%M:%SZ}",
@@ -334,9 +341,24 @@ def _cells(box: LetterBox, letter: Letter) -> tuple[object, ...]:
         facts["step"] or "-",
         facts["class"] or facts["code"] or "-",
         facts["attempts"] or "-",
-        _shown(letter.key, _TEXT_SHOWN),
-        _shown(text.replace("\n", " "), _TEXT_SHOWN),
+        _shown(letter.key, _VALUE_SHOWN if wide else _TEXT_SHOWN),
+        text,
     )
+
+
+def _cause_in(text: str, kind: str | None) -> str:
+    """Return what was raised, without where: the step, the topic and the class have columns.
+
+    Example:
+        >>> _cause_in("step 'a' failed on a record of topic 'b': KeyError: 'c'", "KeyError")
+        "'c'"
+    """
+    _, found, cause = text.partition(f": {kind}: ")
+    return cause if kind and found else text
+
+
+def _end_of(text: str) -> str:
+    return text if len(text) <= _TEXT_SHOWN else f"…{text[1 - _TEXT_SHOWN :]}"
 
 
 def _shown(value: object, length: int = _VALUE_SHOWN) -> str:

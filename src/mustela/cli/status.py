@@ -27,7 +27,10 @@ _LAGGING_MAX = 20
 def status(
     application: Application, /, *, bootstrap_servers: Bootstrap = None, json: Json = False
 ) -> int:
-    """Show what an application is at: state, epoch, lag, watermark, faults.
+    """Show what an application is at: state, epoch, lag, watermark, faults; the exit code says it.
+
+    0: an instance runs. 10: stopped as asked. 11: its last instance failed, or is gone without a
+    word. 12: it never ran. Other codes are errors of this command.
 
     Its admin server is asked, if it runs on this host as this user with admin.enabled. Else Kafka
     alone tells: the last epoch, the offsets, and whether an instance says that it lives.
@@ -47,7 +50,7 @@ def status(
         if rows:
             head = ["topic", "partition", "next", "end", "lag"]
             print_table(head, ([one[name] for name in head] for one in rows))
-    return ExitCode.OK
+    return _EXITS.get(document["state"], ExitCode.OK)
 
 
 def top(
@@ -149,7 +152,7 @@ def from_kafka(settings: Settings, *, listen: bool) -> dict[str, Any]:
     """
     with open_repair(settings) as repair:
         sight = repair.look()
-    lease, lives = _instance(settings, listen=listen)
+    lease, lives, ended = _instance(settings, listen=listen)
     record = sight.record
     views = sorted(sight.views.values(), key=lambda view: -(view.lag or 0))
     now_ms = _now_ms()
@@ -157,7 +160,8 @@ def from_kafka(settings: Settings, *, listen: bool) -> dict[str, Any]:
     return {
         "source": "kafka",
         "application_id": settings.application_id,
-        "state": _state(lease, lives, is_known=record is not None),
+        "state": _state(lease, lives, ended, is_known=record is not None),
+        "error": ended.error or None if lease is None and ended is not None else None,
         "host": None if lease is None else lease.host,
         "pid": None if lease is None else lease.pid,
         "now_ms": now_ms,
@@ -186,33 +190,47 @@ def _now_ms() -> int:
     return SystemClock().now_ms()
 
 
-def _instance(settings: Settings, *, listen: bool) -> tuple[Lease | None, bool | None]:
-    """Return what the last instance said, and whether it lives; None where nobody has listened."""
+def _instance(
+    settings: Settings, *, listen: bool
+) -> tuple[Lease | None, bool | None, Lease | None]:
+    """Return what the last instance said, whether it lives, and what was said last of an end.
+
+    Where nobody has listened, nothing says whether it lives.
+    """
     with watch_of(settings) as watch:
-        last = watch.last()
+        last, ended = watch.last(), watch.ended()
         if last is None:
-            return None, False
+            return None, False, ended
         if not listen:
-            return last, None
+            return last, None, ended
         say(f"{settings.application_id}: listens up to {last.ttl_ms / 1000:.3g} s for an instance")
         lease = watch.living()
-        return lease or last, lease is not None
+        return lease or last, lease is not None, ended
 
 
-def _state(lease: Lease | None, lives: bool | None, *, is_known: bool) -> str:
+def _state(lease: Lease | None, lives: bool | None, ended: Lease | None, *, is_known: bool) -> str:
     if lives:
         return "running"
     if lease is not None and lives is None:
         return "seen"
     if lease is not None:
         return "gone"
+    if ended is not None:
+        return "failed" if ended.error else "stopped"
     return "stopped" if is_known else "unknown"
 
 
+_EXITS = {
+    "stopped": ExitCode.STOPPED,
+    "failed": ExitCode.GONE,
+    "gone": ExitCode.GONE,
+    "unknown": ExitCode.NEVER_RAN,
+}
 _MEANINGS = {
     "seen": "an instance has not said that it ended",
     "gone": "its last instance did not say that it ended, and does not say that it lives",
     "stopped": "no instance is running",
+    "failed": "its last instance failed",
     "unknown": "nothing is known of it: it has no epoch record",
 }
 
@@ -229,7 +247,8 @@ def _told(document: dict[str, Any]) -> Iterator[str]:
     elif document["source"] == "admin server":
         where = f" (process {document['pid']}), {document['address']}"
     joint = " " if meaning.startswith("is ") else ": "
-    yield f"{name}{joint}{meaning}{where}"
+    code = f" with {document['error']}" if document.get("error") else ""
+    yield f"{name}{joint}{meaning}{code}{where}"
     if document.get("why"):
         yield f"  not ready: {document['why']}"
     restore = document.get("restore")

@@ -37,7 +37,7 @@ from mustela.runtime.logbook import Logbook
 from mustela.runtime.reading import Published
 from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.status.board import StatusBoard
-from mustela.runtime.status.watched import Admin, Watched, workers_of
+from mustela.runtime.status.watched import Admin, Watched, hosts_elsewhere_of, workers_of
 from mustela.runtime.traces import make_spans
 from mustela.serdes.schemas.options import refuse_mock
 from mustela.topology.graph import TopologyGraph
@@ -576,6 +576,9 @@ class App(Hooked, Readable):
             plan=self.built_plan,
             workers=lambda stacks: workers_of(
                 None if self._life is None else self._life.engine, stacks=stacks
+            ),
+            hosts_elsewhere=lambda: hosts_elsewhere_of(
+                None if self._life is None else self._life.engine
             ),
             pause=self.pause,
             resume=self.resume,

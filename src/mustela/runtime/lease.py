@@ -69,6 +69,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         time_ms: When it was written, by the instance's own clock, in milliseconds.
         ttl_ms: How long to listen before the instance is taken for dead, in milliseconds.
         ended: Whether it has stopped.
+        error: The code of the error that ended it, if one did.
     """
 
     instance: str
@@ -79,6 +80,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     ttl_ms: int
     ended: bool = False
+    error: str = ""
 
     @property
     def told(self) -> str:
@@ -267,13 +269,15 @@ class LeaseKeeper:
         while not self._has_said.wait(_PAUSE_S) and not is_stopped():
             pass
 
-    def stop(self, *, ended: bool) -> None:
+    def stop(self, *, ended: bool, error: str = "") -> None:
         """Stop renewing, and report the end of the instance; do not wait long for a broker.
 
         Args:
             ended: Whether to report the end: a fenced instance writes nothing any more.
+            error: The code of the error that ends it, if one does.
         """
         self._says_end = ended
+        self._lease = msgspec.structs.replace(self._lease, error=error)
         self._stop.set()
         self._thread.join(_JOIN_S)
 
@@ -364,6 +368,11 @@ class LeaseWatch:
         """Return whether one of the last leases is of an instance that had made its claim."""
         _, leases = self._log.read(None)
         return any(lease.incarnation for lease in leases)
+
+    def ended(self) -> Lease | None:
+        """Return the last lease that reports an end, or None; they are kept for an hour."""
+        _, leases = self._log.read(None)
+        return next((lease for lease in reversed(leases) if lease.ended), None)
 
     def last(self) -> Lease | None:
         """Return the last lease of an instance that has not reported its end, or None."""

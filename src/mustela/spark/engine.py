@@ -367,6 +367,16 @@ class SparkEngine:
         """Return what each worker of this host is at; none of other hosts is known."""
         return [] if self._watch is None else self._watch.views(stacks=stacks)
 
+    def hosts_elsewhere(self) -> list[str]:
+        """Return the hosts of Spark's executors other than the driver's."""
+        if self._context is None or self._shares_disk:
+            return []
+        with self._told_as_ours():
+            spark = self._context._jsc.sc()
+            infos = spark.statusTracker().getExecutorInfos()
+            own = spark.getConf().get("spark.driver.host", "")
+            return sorted({str(info.host()) for info in infos} - {str(own)})
+
     def interrupt(self) -> None:
         """Kill the workers of this host, or cancel the jobs of a context that is ours."""
         self._interrupted = True

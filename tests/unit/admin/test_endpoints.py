@@ -304,6 +304,7 @@ def test_threads_show_what_each_worker_is_at(app: FakeApp) -> None:
     assert (worker["seconds"], worker["record"]) == (4.5, "key b'k'")
     assert worker["stack"][-1] == "  File app.py, line 3"
     assert any(thread["thread"] == "MainThread" for thread in shown["driver"])
+    assert shown["hosts_not_asked"] == []
     shown = app.client().json("/debug/threads?stacks=false", TOKENS.query)
     assert shown["workers"][0]["stack"] is None
     assert app.client().get("/debug/threads?stacks=1", TOKENS.query).status_code == 400

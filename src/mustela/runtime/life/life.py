@@ -128,11 +128,12 @@ class Life:
         try:
             keeper.wait_until_said(standing.stopping.is_set)
             world, checked = self._ready or self._check()
-        except BaseException:
-            keeper.stop(ended=True)
+        except BaseException as error:
+            keeper.stop(ended=True, error=_code_of(error))
             self._keeper = None
             self._cool(warm, engine)
             raise
+        ended = ""
         try:
             try:
                 if warm is None:
@@ -154,8 +155,11 @@ class Life:
                 if warm is not None:
                     self.coordinator.run.opening.before_restore = warm.reach
                 self._run(self.coordinator, keeper)
+            except BaseException as error:
+                ended = _code_of(error)
+                raise
             finally:
-                keeper.stop(ended=not self._is_fenced())
+                keeper.stop(ended=not self._is_fenced(), error=ended)
         finally:
             if warm is not None and self.coordinator is None:
                 warm.stop()
@@ -348,6 +352,10 @@ class Life:
         if not standing.stopping.is_set():
             coordinator.resume()
             standing.set(AppState.RUNNING)
+
+
+def _code_of(error: BaseException) -> str:
+    return str(getattr(error, "code", "")) or type(error).__name__
 
 
 class _Ended:

@@ -16,7 +16,7 @@ from mustela.runtime.status.indicators import Indicators
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.topology.graph import TopologyGraph
 
-__all__ = ["Admin", "Inspected", "Watched", "workers_of"]
+__all__ = ["Admin", "Inspected", "Watched", "hosts_elsewhere_of", "workers_of"]
 
 
 def _nothing() -> None:
@@ -41,6 +41,7 @@ class Watched:
         standbys: Returns the last reports of the standbys that this instance hears of.
         say: Sends a message to the application's listeners.
         indicators: Health indicators of the user's, if there may be some.
+        hosts_elsewhere: Returns the other hosts that have workers, which ``workers`` leaves out.
         queries: What reads its stores, if they can be read.
         functions: The user's own queries by name.
     """
@@ -58,6 +59,7 @@ class Watched:
     switch: Callable[[], None] = _nothing
     promote: Callable[[], None] = _nothing
     standbys: Callable[[], Sequence[StandbyReport]] = tuple
+    hosts_elsewhere: Callable[[], Sequence[str]] = tuple
     queries: Queries | None = None
     functions: Mapping[str, QueryFunction] = field(default_factory=dict[str, QueryFunction])
 
@@ -100,3 +102,9 @@ class Inspected(Protocol):
 def workers_of(engine: object, *, stacks: bool) -> Sequence[WorkerView]:
     """Return what the workers of an engine are doing, or nothing if it cannot report that."""
     return engine.workers(stacks=stacks) if isinstance(engine, Inspected) else ()
+
+
+def hosts_elsewhere_of(engine: object) -> Sequence[str]:
+    """Return the other hosts of an engine's workers, or nothing if it cannot report that."""
+    found = getattr(engine, "hosts_elsewhere", None)
+    return () if found is None else found()
