@@ -64,6 +64,10 @@ def _work(watched: Watched) -> dict[str, Any]:
             "lane": task,
             "records": measures.tasks.get((stage, task), 0),
             "busy_seconds": round(seconds, 4),
+            "step_seconds": {
+                step: round(spent, 4)
+                for step, spent in measures.seconds.get((stage, task), {}).items()
+            },
         }
         for (stage, task), seconds in sorted(totals.busy_s.items())
     ]

@@ -151,7 +151,7 @@ def _phases(now: Document) -> RenderableType:
 
 
 def _lanes(before: Document | None, now: Document) -> Table:
-    table = _table("stage", "lane", "records/s", "busy", "")
+    table = _table("stage", "lane", "records/s", "busy", "", "most in step")
     rates = [(_task_rate(before, now, task, "records"), task) for task in now["tasks"]]
     most = max((rate or 0.0 for rate, task in rates if task["stage"] > 0), default=0.0)
     for rate, task in rates[:_LANES]:
@@ -159,8 +159,25 @@ def _lanes(before: Document | None, now: Document) -> Table:
         name = str(task["lane"]) if task["stage"] else f"task {task['lane']}"
         width = round(_BAR * (rate or 0.0) / most) if most and task["stage"] else 0
         told = "-" if busy is None else f"{busy * 100:.0f} %"
-        table.add_row(str(task["stage"]), name, _short(rate), told, "█" * min(_BAR, width))
+        bar = "█" * min(_BAR, width)
+        slow = _slowest_step(before, now, task)
+        table.add_row(str(task["stage"]), name, _short(rate), told, bar, slow)
     return table
+
+
+def _slowest_step(before: Document | None, now: Document, task: Document) -> str:
+    """Return the step in which a lane was longest between two looks, with its share of the time."""
+    spent: dict[str, float] = {}
+    for step in task.get("step_seconds", {}):
+
+        def seconds(seen: Document, step: str = step) -> float:
+            mine = (task["stage"], task["lane"])
+            found = (one for one in seen["tasks"] if (one["stage"], one["lane"]) == mine)
+            return next((one["step_seconds"].get(step, 0.0) for one in found), 0.0)
+
+        spent[step] = _rate(before, now, seconds) or 0.0
+    step = max(spent, key=spent.__getitem__, default="")
+    return f"{step} {spent[step] * 100:.0f} %" if step and spent[step] > 0 else "-"
 
 
 def _task_rate(before: Document | None, now: Document, task: Document, what: str) -> float | None:
@@ -211,7 +228,7 @@ def _table(*columns: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    texts = {"topic", "step", "store", ""}
+    texts = {"topic", "step", "store", "", "most in step"}
     for name in columns:
         table.add_column(name, justify="left" if name in texts else "right")
     return table

@@ -102,6 +102,7 @@ class StageRunner:
             self._exits.append(self._exchanges(place, step.node, serdes[-1], state))
         self._inboxes: list[list[Batch | None]] = [[None] * len(s.inputs) for s in stage.steps]
         self._taken, self._given = [0] * len(stage.steps), [0] * len(stage.steps)
+        self._spent = [0.0] * len(stage.steps)
         self._written: dict[str, int] = {}
         self._traces = StageTraces(options.application_id) if options.traces else None
         units = self._wiring.units
@@ -240,33 +241,44 @@ class StageRunner:
             for index in group.operators:
                 self._taken[index] += group.taken[index]
                 self._given[index] += group.given[index]
-        for step, taken, given in zip(self.stage.steps, self._taken, self._given, strict=True):
+        counts = zip(self.stage.steps, self._taken, self._given, self._spent, strict=True)
+        for step, taken, given, spent in counts:
             if taken:
                 measured.taken[step.name] = taken
             if given:
                 measured.given[step.name] = given
+            if spent:
+                measured.seconds[step.name] = spent
         measured.given.update(self._written)
         for operator in self._operators:
             for group, count in operator.parked_records().items():
                 measured.parked[operator.step.name, group] = count
 
     def _pass(self, *, finishing: bool) -> None:
-        on_step = self.options.on_step
+        on_step, timer = self.options.on_step, self.options.timer
+        before = 0.0 if timer is None else timer()
         for unit in self._wiring.units:
+            first = next(iter(unit))
             if on_step is not None:
-                on_step(unit[0])
+                on_step(first)
             if len(unit) > 1:
                 self._pass_group(unit, finishing=finishing)
-                continue
-            index = next(iter(unit))
-            operator, number = self._operators[index], self._wiring.first_step + index
-            if self._waits(index) or operator.unprompted:
-                batches = [Batch.empty() if b is None else b for b in self._take(index)]
-                if self._traces is not None:
-                    self._traces.meet(operator.step, batches)
-                self._emit(number, operator, operator.process(batches))
-            if finishing:
-                self._emit(number, operator, operator.finish())
+            else:
+                self._pass_one(first, finishing=finishing)
+            if timer is not None:
+                now = timer()
+                self._spent[first] += now - before
+                before = now
+
+    def _pass_one(self, index: int, *, finishing: bool) -> None:
+        operator, number = self._operators[index], self._wiring.first_step + index
+        if self._waits(index) or operator.unprompted:
+            batches = [Batch.empty() if b is None else b for b in self._take(index)]
+            if self._traces is not None:
+                self._traces.meet(operator.step, batches)
+            self._emit(number, operator, operator.process(batches))
+        if finishing:
+            self._emit(number, operator, operator.finish())
 
     def _pass_group(self, unit: Sequence[int], *, finishing: bool) -> None:
         group, members = self._groups[unit[0]], frozenset(unit)

@@ -17,6 +17,8 @@ class Measured:
     Attributes:
         taken: Records that each step took in.
         given: Records that each step passed on; of a sink, the rows that it wrote.
+        seconds: How long each step took, with what it wrote to its stores and handed on. Steps that
+            share stores are measured together, as the first of them.
         stores: By store and key group that the task opened, its size.
         parked: By step and key group, how many records wait for a result.
         clients: By name, the statistics of each Kafka client of the process since they were last
@@ -25,6 +27,7 @@ class Measured:
 
     taken: dict[str, int] = field(default_factory=dict[str, int])
     given: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
     stores: dict[tuple[str, int], StoreSize] = field(
         default_factory=dict[tuple[str, int], StoreSize]
     )

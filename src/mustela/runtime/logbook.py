@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,6 +28,7 @@ from mustela.runtime.events import (
     StateChanged,
     UncaughtAnswer,
 )
+from mustela.runtime.status.measures import with_seconds
 from mustela.runtime.status.watched import Admin
 
 __all__ = ["Logbook"]
@@ -52,6 +54,9 @@ class _Since:
     retries: int = 0
     counters: Counter[str] = field(default_factory=Counter[str])
     busy_s: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    steps_s: dict[tuple[int, int], Mapping[str, float]] = field(
+        default_factory=dict[tuple[int, int], Mapping[str, float]]
+    )
     slowest: EpochDone | None = None
     last: EpochDone | None = None
 
@@ -206,6 +211,8 @@ class Logbook(Listener):
             worked = sum(spent for part, spent in report.seconds.items() if part != "wait")
             place = report.stage, report.task
             since.busy_s[place] = since.busy_s.get(place, 0.0) + worked
+            steps_s = since.steps_s.get(place, {})
+            since.steps_s[place] = with_seconds(steps_s, report.measured.seconds)
         if _LOG.isEnabledFor(logging.DEBUG):
             self._tell(
                 logging.DEBUG,
@@ -267,4 +274,7 @@ def _slow(since: _Since) -> str | None:
         (stage, task), worked = max(since.busy_s.items(), key=lambda item: item[1])
         place = f"lane {task} of stage {stage}" if stage else f"source task {task}"
         told += f"; {place} worked most: {worked:.3g} s"
+        if steps_s := since.steps_s.get((stage, task)):
+            step, spent = max(steps_s.items(), key=lambda item: item[1])
+            told += f", {spent:.3g} of it in step {step!r}"
     return told

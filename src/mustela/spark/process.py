@@ -101,6 +101,7 @@ class Process:
                 topic_partitions=counts,
                 calls=self._desk(),
                 on_step=self.note.step,
+                timer=SystemClock().monotonic,
                 pause=SystemClock().sleep,
             )
         return self._options

@@ -18,6 +18,7 @@ from mustela.admin.access import access_file, read_access
 from mustela.admin.client import AdminClient, find_server
 from mustela.admin.errors import AdminSilentError
 from mustela.admin.server import AdminServer
+from mustela.cli.console import ExitCode
 from mustela.cli.status import from_server, status, top
 from mustela.cli.watching import picture
 from mustela.events import AppState
@@ -175,7 +176,9 @@ def test_rates_of_top_are_those_between_two_looks(tmp_path: Path) -> None:
         assert server is not None
         app.commits()
         before = from_server(server)
-        app.commits({"records:lines": 50}, records=47, reports=[app.measured()])
+        report = app.measured()
+        report.measured.seconds.update({"parse": 0.02, "counts": 0.141})
+        app.commits({"records:lines": 50}, records=47, reports=[report])
         now = from_server(server)
     assert before is not None
     assert now is not None
@@ -183,6 +186,7 @@ def test_rates_of_top_are_those_between_two_looks(tmp_path: Path) -> None:
     console.print(picture(before, now))
     told = console.export_text()
     assert "records/s 200" in told  # 47 in 0.235 s
+    assert "counts 60 %" in told  # of the lane's time between the two looks
     assert "26" in next(line for line in told.splitlines() if line.startswith("counts"))
     console.print(picture({**before, "incarnation": 2}, now))
     assert "records/s -" in console.export_text()
@@ -205,7 +209,7 @@ def test_where_the_server_is_silent_kafka_tells(
     known = {"source": "kafka", "state": "stopped", "application_id": "orders", "partitions": []}
     told = {**known, "epoch": 7, "incarnation": 1, "lag": 0, "watermark_ms": None}
     monkeypatch.setattr(module, "from_kafka", lambda _settings, *, listen: told)
-    assert status("orders") == 0
+    assert status("orders") == ExitCode.STOPPED
     seen = capsys.readouterr()
     assert "the admin server of orders does not answer" in seen.err
     assert seen.out.startswith("orders: no instance is running\n  epoch 7 of run 1\n")

@@ -97,6 +97,7 @@ def test_what_happened_is_summed_up_every_so_often(caplog: pytest.LogCaptureFixt
         TaskReport(stage=0, task=0, seconds={"source": 1.0}),
         TaskReport(stage=1, task=1, seconds={"lane": 2.0, "wait": 9.0}),
     ]
+    reports[1].measured.seconds.update({"total": 0.5, "enrich": 1.25})
     counters = {"dropped_late:hourly": 2, "late:daily": 1, "dead_letters:parse": 3}
     book.on_event(epoch(7, 100, counters=counters, reports=reports))
     book.on_event(epoch(8, 50, lag=5, seconds=4.0, job_seconds=3.0))
@@ -110,7 +111,10 @@ def test_what_happened_is_summed_up_every_so_often(caplog: pytest.LogCaptureFixt
     assert (facts["records_per_second"], facts["lag"], facts["retries"]) == (15.0, 5, 1)
     assert facts["dropped"] == {"late:hourly": 2, "late:daily": 1}
     assert facts["dead_letters"] == {"parse": 3}
-    assert facts["slow"] == ("epoch 8 took 4 s, its job 3; lane 1 of stage 1 worked most: 2 s")
+    assert facts["slow"] == (
+        "epoch 8 took 4 s, its job 3; lane 1 of stage 1 worked most: 2 s, 1.25 of it in step"
+        " 'enrich'"
+    )
     clock.advance(60_000)
     book.look()
     assert len(caplog.records) == 2

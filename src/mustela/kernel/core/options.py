@@ -36,6 +36,7 @@ class KernelOptions:
         letter_raws: Whether the bytes of each record are kept, for dead letters and handlers.
         pause: Waits so many seconds before a record is tried again; None for not at all.
         on_step: Called with a step's index in its stage before the step handles a batch.
+        timer: Seconds, by which the time in each step is measured; None to measure none.
         on_rows: Called with a step's name and the rows that it forwards.
         traces: Whether records that carry a trace context get spans.
         combine_keys_max: A combiner flushes when it holds more keys than this.
@@ -56,6 +57,7 @@ class KernelOptions:
     letter_raws: bool = False
     pause: Callable[[float], None] | None = None
     on_step: Callable[[int], None] | None = None
+    timer: Callable[[], float] | None = None
     on_rows: Callable[[str, Batch], None] | None = None
     traces: bool = False
     combine_keys_max: int = 500_000

@@ -31,7 +31,8 @@ class Measures:
         taken: Records that each step took in.
         given: Records that each step passed on, or wrote.
         tasks: Records that each task took in.
-        recent: The same for each of the last epochs.
+        seconds: How long each task was in each step.
+        recent: Records that each task took in, for each of the last epochs.
         stores: By store and key group, its size when last measured.
         parked: By step and key group, how many records wait for a result.
         ages: How old the oldest record of each partition was when its epoch was committed, counted
@@ -43,6 +44,9 @@ class Measures:
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
     given: Mapping[str, int] = field(default_factory=dict[str, int])
     tasks: Mapping[Task, int] = field(default_factory=dict[Task, int])
+    seconds: Mapping[Task, Mapping[str, float]] = field(
+        default_factory=dict[Task, Mapping[str, float]]
+    )
     recent: tuple[Mapping[Task, int], ...] = ()
     stores: Mapping[str, Mapping[int, StoreSize]] = field(
         default_factory=dict[str, Mapping[int, StoreSize]]
@@ -72,6 +76,7 @@ class Measures:
             ({'count': 14}, {(1, 0): 14})
         """
         taken, given, tasks = dict(self.taken), dict(self.given), dict(self.tasks)
+        seconds = dict(self.seconds)
         lately: dict[Task, int] = {}
         ages, clients = self.ages, self.clients
         for report in reports:
@@ -79,6 +84,7 @@ class Measures:
             records = _records(report)
             tasks[place] = tasks.get(place, 0) + records
             lately[place] = lately.get(place, 0) + records
+            seconds[place] = with_seconds(seconds.get(place, {}), report.measured.seconds)
             _add(taken, report.measured.taken)
             _add(given, report.measured.given)
             for part in report.ranges:
@@ -91,6 +97,7 @@ class Measures:
             taken=taken,
             given=given,
             tasks=tasks,
+            seconds=seconds,
             recent=(*self.recent, lately)[-_RECENT:],
             stores=_with_sizes(self.stores, reports),
             parked=_with_parked(self.parked, reports),
@@ -161,6 +168,18 @@ def _records(report: TaskReport) -> int:
 def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
     for name, count in more.items():
         counts[name] = counts.get(name, 0) + count
+
+
+def with_seconds(before: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the sums of seconds by step.
+
+    Example:
+        >>> with_seconds({"parse": 1.0}, {"parse": 0.5, "count": 2.0})
+        {'parse': 1.5, 'count': 2.0}
+    """
+    if not more:
+        return before
+    return {**before, **{step: before.get(step, 0.0) + spent for step, spent in more.items()}}
 
 
 def _with_sizes(
