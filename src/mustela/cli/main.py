@@ -123,6 +123,7 @@ def own_commands() -> App:
     import mustela
     from mustela.cli import (
         applications,
+        bench,
         check,
         clean,
         deploy,
@@ -156,6 +157,7 @@ def own_commands() -> App:
     app.command(status.status)
     app.command(status.top)
     app.command(check.check)
+    app.command(bench.bench)
     app.command(sending.send)
     app.command(records.tail)
     app.command(reset.reset)
