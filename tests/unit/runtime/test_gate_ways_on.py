@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mustela.aggregates import Count, Max
 from mustela.api.upgrades import Upgrade
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
@@ -147,6 +148,21 @@ def of_another_format(runs: Runs) -> None:
 
 CLEAR = {"clear everything with: mustela reset app": reset}
 ANEW = {"start over from what the topics hold: mustela reset app": reset}
+
+
+def said(**stores: dict[str, Any]) -> Program:
+    """Aggregates by name, in a store of their own each."""
+
+    def build(builder: StreamsBuilder) -> None:
+        amounts = builder.stream("lines", key=str, value=int).group_by_key()
+        for store, fields in stores.items():
+            amounts.aggregate(store=store, **fields)
+
+    return build
+
+
+ORDERS: dict[str, Any] = {"orders": Count()}
+LARGEST: dict[str, Any] = {"largest": Max()}
 EMPTY = "give it another name, so that it starts empty"
 DROP = "drop its rows with: mustela state drop MODULE:APP counts"
 DROP_ROWS = "drop its rows with: mustela state drop MODULE:APP rows"
@@ -284,6 +300,21 @@ STOPS = [
             ),
             "change the type back": Other(table(float)),
             "give the store another name": Other(table(int, store="numbers")),
+            **CLEAR,
+        },
+    ),
+    Stop(
+        code="STORE_MEANING_CHANGED",
+        cause=ran(said(totals=ORDERS)),
+        program=said(totals={**ORDERS, **LARGEST}),
+        ways={
+            "leave the aggregates of this store as they were, and put new ones into another "
+            'aggregate(..., store="another-name"), which begins empty': Other(
+                said(totals=ORDERS, largest=LARGEST)
+            ),
+            "give the store another name, so that all of them begin empty": Other(
+                said(everything={**ORDERS, **LARGEST})
+            ),
             **CLEAR,
         },
     ),

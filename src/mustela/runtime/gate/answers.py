@@ -174,6 +174,15 @@ ANSWERS: Mapping[Kind, Answer] = {
         " or the next number if there already is a version; or change the type back, give the "
         "store another name, " + _BEGIN_ANEW,
     ),
+    Kind.STORE_AGGREGATES: _stops(
+        errors.StoreMeaningChangedError,
+        "store '{subject}' holds other aggregates in this program",
+        why="its rows do not have what the new aggregates would be made of, and the records that "
+        "made them may be gone",
+        fix="leave the aggregates of this store as they were, and put new ones into another "
+        'aggregate(..., store="another-name"), which begins empty; or give the store another name, '
+        "so that all of them begin empty, " + _BEGIN_ANEW,
+    ),
     Kind.STORE_UPGRADED: _goes_on(
         "the store '{subject}' goes on from {then} to {now}: older rows are upgraded when they are"
         " read, and written back when they change"

@@ -60,6 +60,7 @@ class Kind(Enum):
     STORE_LAYOUT = "store-layout"
     STORE_MEANING = "store-meaning"
     STORE_VALUES = "store-values"
+    STORE_AGGREGATES = "store-aggregates"
     STORE_WIDENED = "store-widened"
     STORE_UPGRADED = "store-upgraded"
     STORE_NOT_UPGRADED = "store-not-upgraded"
@@ -83,6 +84,8 @@ _STOPS_OF: Mapping[str, Kind] = {
     "upgrade": Kind.STORE_NOT_UPGRADED,
     "fallen": Kind.STORE_VERSION_FALLEN,
 }
+_AGGREGATES = "aggregate:"
+"""So begins the name of the serde of aggregates by name; their rows have no type to upgrade."""
 _SAY_IT_ALL = frozenset({"version", "upgrade", "fallen"})
 
 
@@ -449,6 +452,8 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
             kind = Kind.STORE_UPGRADED if change.field == "version" else Kind.STORE_WIDENED
         else:
             kind = _STOPS_OF.get(change.field, Kind.STORE_MEANING)
+            if kind is Kind.STORE_VALUES and change.then.startswith(_AGGREGATES):
+                kind = Kind.STORE_AGGREGATES
         yield Difference(
             kind=kind,
             subject=name,
