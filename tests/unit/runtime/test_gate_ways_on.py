@@ -187,6 +187,7 @@ STOPS = [
         cause=without_record,
         ways={
             "choose another application_id": {"application_id": "other"},
+            "if it was being taken over and the seed was interrupted, seed it again": None,
             "clear what is left with: mustela reset app --without-record": reset,
         },
     ),
