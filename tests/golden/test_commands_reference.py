@@ -73,7 +73,8 @@ def exit_codes_page() -> str:
     for exit_code in ExitCode:
         leads = sorted(code for code, kind in kinds.items() if _code_of(kind) is exit_code)
         if leads:
-            parts.append(f"\n## {exit_code.value}\n\n{', '.join(f'`{code}`' for code in leads)}\n")
+            codes = "".join(f"- `{code}`\n" for code in leads)
+            parts.append(f"\n## {exit_code.value}\n\n{codes}")
     return "".join(parts)
 
 

@@ -15,8 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.deploy.manifests import USER
 from mustela_dev import DevelopmentBroker
+from tests.integration.image_root import Container, missing
 from tests.integration.kafka_rows import plain_producer
 from tests.patience import PATIENCE_S, looks
 from tests.unit.deploy.image.world import unpack
@@ -39,59 +39,12 @@ pytestmark = [
 ]
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
 
-# What a container runtime does: directories of its own, then the program as the image's user.
-ENTER = """
-mount --bind "$0" "$0"
-mount -o remount,bind,ro "$0"
-mount -t proc proc "$0/proc"
-mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"
-mount --bind "$1" "$0/state"
-mount -t tmpfs tmpfs "$0/dev"
-mkdir "$0/dev/shm"
-mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
-for name in null zero random urandom; do
-    touch "$0/dev/$name"
-    mount --bind "/dev/$name" "$0/dev/$name"
-done
-user=$2
-root=$0
-shift 2
-exec chroot --userspec="$user" --groups= "$root" "$@"
-"""
-
-
-@dataclass(frozen=True)
-class Container:
-    """An image's root directory, and how it is entered."""
-
-    root: Path
-    config: Mapping[str, Any]
-    made: Mapping[str, Any]
-
-    def command(self, state: Path, *words: str, **variables: str) -> list[str]:
-        settings = self.config["config"]
-        own = [f"{name}={value}" for name, value in variables.items()]
-        begin = ["/usr/bin/env", "-i", "-C", settings["WorkingDir"], *settings["Env"], *own]
-        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-ec", ENTER]
-        return [*enter, str(self.root), str(state), settings["User"], *begin, *words]
-
-    def run(self, state: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(state, *words, **variables),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of this release, with a lock of the packages that Debian has now."""
-    if os.geteuid() != 0:
-        pytest.skip("only root enters another root directory")
-    if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
-        pytest.skip("this root must not mount")
+    if reason := missing():
+        pytest.skip(reason)
     directory = tmp_path_factory.mktemp("image") / "corner-shop"
     assert main(["new", str(directory)]) == 0
     lock = directory / "image.lock"

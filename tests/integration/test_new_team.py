@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from mustela.deploy.manifests import USER
 from mustela_dev import BrokerOptions, DevelopmentBroker
 from mustela_dev.broker.daemon import broker_status
 from tests.broker_fixture import HEAP_MB, PROPERTIES
+from tests.integration.image_root import Container, missing
 from tests.patience import PATIENCE_S
+from tests.unit.deploy.image.world import unpack
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -132,8 +137,51 @@ class Process:
         self._process.wait(PATIENCE_S)
 
 
-STARTS: dict[str, Callable[[Team], Any]] = {"process": Process}
-"""More ways to start the application, each with `log`, `ends()` and `kill()`."""
+class Image:
+    """The application as an image of its project, made anew, in a root and as a user of its own."""
+
+    def __init__(self, team: Team) -> None:
+        self.log = team.home / "run.log"
+        lock = team.project / "image.lock"
+        if not lock.exists():
+            team.types("image", "lock")
+        layout, root = team.home / "layout", team.home / "root"
+        for left in (layout, root):
+            shutil.rmtree(left, ignore_errors=True)
+        team.types("image", "--output", str(layout))
+        image = Container(root, unpack(layout, root, owners=True), {})
+        settings = {
+            name: text for name, text in team.environ.items() if name.startswith("MUSTELA__")
+        }
+        team.state.mkdir(exist_ok=True)
+        ca = shutil.copy(settings["MUSTELA__KAFKA__SSL_CA_LOCATION"], team.state)  # mounted
+        os.chown(team.state, USER, USER)
+        settings |= {
+            "MUSTELA__STATE_DIR": "/state",
+            "MUSTELA__KAFKA__SSL_CA_LOCATION": f"/state/{Path(ca).name}",
+            "MUSTELA__ADMIN__LISTEN": "127.0.0.1:0",
+            "MUSTELA__ADMIN__PROBE_LISTEN": "127.0.0.1:0",
+        }
+        words = image.config["config"]["Entrypoint"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                image.command(team.state, *words, **settings), stdout=log, stderr=log
+            )
+
+    def ends(self) -> int:
+        """Ask the one process in it to end, as a container runtime does."""
+        [inner] = psutil.Process(self._process.pid).children()
+        assert set(inner.uids()) == {USER}
+        inner.send_signal(signal.SIGTERM)
+        return self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+
+STARTS: dict[str, Callable[[Team], Any]] = {"process": Process, "image": Image}
+"""The ways to start the application, each with `log`, `ends()` and `kill()`."""
 
 
 class Server:
@@ -201,6 +249,10 @@ def test_a_new_team_gets_to_its_second_release(
     team: Team, start: Callable[[Team], Any], secure: DevelopmentBroker
 ) -> None:
     """New, tested, run over TLS with a login, scraped, paused, poisoned, upgraded, replayed."""
+    if start is Image and "MUSTELA_IMAGE_TEST" not in os.environ:
+        pytest.skip("./dev image runs it")
+    if start is Image and (reason := missing()):
+        pytest.skip(reason)
     team.types("new", "shop")
     team.edits("shop/app.py", MENDED, SHORT_SIGHTED)
     tests = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_topology.py"]

@@ -177,7 +177,7 @@ class IndexReader(Generic[K, S]):
         views: list[Any] = list(groups.all()) if hasattr(groups, "all") else [groups]
         if not all(hasattr(view, "lines") and hasattr(view, "indexer") for view in views):
             msg = f"rows cannot be found by index {name!r} here"
-            fix = "use it in a processor, or in a reader of the store"
+            fix = "give the store this index, and read it in a processor or with app.store(…)"
             raise StoreError(msg, why="only declared keys, or no indexes, are in reach", fix=fix)
         self._views = views
         self._name = name
