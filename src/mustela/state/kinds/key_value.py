@@ -5,7 +5,8 @@ Layout: a key is its own bytes, and so is a plain value; a timestamped one is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from mustela.model import HeadersLike, as_headers
@@ -30,6 +31,7 @@ from mustela.state.kinds.timed import (
 from mustela.state.kinds.ttl import TtlView
 from mustela.state.kinds.typed import TypedStore
 from mustela.state.kinds.views import StoreView
+from mustela.state.merge_patch import patched
 from mustela.state.store_kind import Queried, StoreKind
 
 __all__ = [
@@ -266,6 +268,32 @@ class KeyValueStore(_KeyValueStore[K, V, V]):
         """
         return self._merge(self._key_bytes(key), value, fn)
 
+    def patch(self, key: K, patch: Mapping[str, Any]) -> V | None:
+        """Merge a JSON merge patch (RFC 7396) into the document of ``key``; return the new value.
+
+        A name in the patch replaces that part of the document, None removes it (a typed document
+        gets the default back), and a dict is merged into what is there. Without a row, the patch is
+        merged into an empty dict.
+
+        Args:
+            key: The key.
+            patch: What changes.
+
+        Raises:
+            StoreError: If the value is not a document, or does not fit its type any longer.
+
+        Example:
+            >>> from mustela import Stores
+            >>> from mustela.testing import MockProcessorContext
+            >>> shops = Stores.persistent_key_value_store("shops")
+            >>> shops = Stores.key_value_store_builder(shops, key=str, value=dict)
+            >>> store = MockProcessorContext().add_state_store(shops)
+            >>> store.put("a", {"city": "Rome", "open": {"from": 9, "to": 17}})
+            >>> store.patch("a", {"city": None, "open": {"to": 18}})
+            {'open': {'from': 9, 'to': 18}}
+        """
+        return self._compute(self._key_bytes(key), partial(patched, patch=patch))
+
     def put_all(self, rows: Iterable[tuple[K, V | None]]) -> None:
         """Set the values of many keys, given as pairs."""
         for key, value in rows:
@@ -374,6 +402,10 @@ class TimestampedKeyValueStore(_KeyValueStore[K, V, ValueAndTimestamp[V]]):
         """
         return self._merge(self._key_bytes(key), value, fn, timestamp)
 
+    def patch(self, key: K, patch: Mapping[str, Any], *, timestamp: int = NO_TIMESTAMP) -> V | None:
+        """Merge a patch into the document of ``key``, as `KeyValueStore.patch` does; return it."""
+        return self._compute(self._key_bytes(key), partial(patched, patch=patch), timestamp)
+
     def _shown(self, row: bytes) -> ValueAndTimestamp[V]:
         data, timestamp = self._unpack(row)
         return ValueAndTimestamp(self._value_of(data), timestamp)
@@ -473,6 +505,18 @@ class TimestampedKeyValueStoreWithHeaders(_KeyValueStore[K, V, ValueTimestampHea
             headers: The new value's headers.
         """
         return self._merge(self._key_bytes(key), value, fn, timestamp, headers)
+
+    def patch(
+        self,
+        key: K,
+        patch: Mapping[str, Any],
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        headers: HeadersLike = (),
+    ) -> V | None:
+        """Merge a patch into the document of ``key``, as `KeyValueStore.patch` does; return it."""
+        change = partial(patched, patch=patch)
+        return self._compute(self._key_bytes(key), change, timestamp, headers)
 
     def _shown(self, row: bytes) -> ValueTimestampHeaders[V]:
         return unpack_headed(row, self._value)
