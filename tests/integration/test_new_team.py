@@ -154,8 +154,9 @@ class Image:
             name: text for name, text in team.environ.items() if name.startswith("MUSTELA__")
         }
         team.state.mkdir(exist_ok=True)
-        ca = shutil.copy(settings["MUSTELA__KAFKA__SSL_CA_LOCATION"], team.state)  # mounted
-        os.chown(team.state, USER, USER)
+        ca = shutil.copy(settings["MUSTELA__KAFKA__SSL_CA_LOCATION"], team.state)
+        for mounted in (team.state, ca):
+            os.chown(mounted, USER, USER)
         settings |= {
             "MUSTELA__STATE_DIR": "/state",
             "MUSTELA__KAFKA__SSL_CA_LOCATION": f"/state/{Path(ca).name}",
