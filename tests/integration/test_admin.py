@@ -21,7 +21,7 @@ from mustela.cli.status import from_kafka
 from mustela.cli.watching import picture
 from mustela.events import AppState, Event, Listener, Restoring
 from tests.integration.app_world import World
-from tests.patience import PATIENCE_S, SOON
+from tests.patience import PATIENCE_S, SOON, looks
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -275,6 +275,11 @@ def test_the_command_line_tells_of_an_application_with_a_server_and_without(
     assert (running["state"], running["pid"], running["lag"]) == ("running", os.getpid(), 0)
     assert running["epoch"] >= 1
     picture(running, from_kafka(app.settings, listen=False))
+    app.pause()
+    for state in looks(lambda: from_kafka(app.settings, listen=True)["state"]):
+        if state == "paused":
+            break
+    assert state == "paused"
     app.close()
     world.send(source, [("c", "3")])
     stopped = from_kafka(app.settings, listen=True)

@@ -63,8 +63,8 @@ class Team:
             "COLUMNS": "200",
             "MUSTELA__STATE_DIR": str(self.state),
             "MUSTELA__ADMIN__ENABLED": "true",
-            "MUSTELA__SPARK__SPARK_MASTER": "local[2]",
-            "MUSTELA__SPARK__SPARK_DRIVER_MEMORY": "512m",
+            "MUSTELA__SPARK__MASTER": "local[2]",
+            "MUSTELA__SPARK__DRIVER_MEMORY": "512m",
         }
 
     def types(self, *line: str, stdin: str = "") -> str:

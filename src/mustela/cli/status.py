@@ -209,8 +209,8 @@ def _instance(
 
 
 def _state(lease: Lease | None, lives: bool | None, ended: Lease | None, *, is_known: bool) -> str:
-    if lives:
-        return "running"
+    if lives and lease is not None:
+        return lease.state or "running"
     if lease is not None and lives is None:
         return "seen"
     if lease is not None:
@@ -242,7 +242,7 @@ def _told(document: dict[str, Any]) -> Iterator[str]:
         _MEANINGS.get(state, f"is {state}") if document["source"] == "kafka" else f"is {state}"
     )
     where = ""
-    if state in ("running", "seen") and document["source"] == "kafka":
+    if document["host"] is not None and state != "gone" and document["source"] == "kafka":
         where = f" on {document['host']} (process {document['pid']})"
     elif document["source"] == "admin server":
         where = f" (process {document['pid']}), {document['address']}"

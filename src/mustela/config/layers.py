@@ -151,7 +151,7 @@ def _resolve(entry: SettingEntry, leaves: Collection[str]) -> SettingEntry | Non
         return entry
     section, _, rest = key.partition(".")
     if section == "spark" and rest:
-        return replace(entry, key=f"spark.{spark_property(rest)}", value=_text(entry))
+        return replace(entry, key=f"spark.{_spark_name(rest)}", value=_text(entry))
     if section == "kafka" and rest:
         return _client_entry(entry, rest)
     registry = rest if section == REGISTRY and rest else registry_name(key)
@@ -231,6 +231,11 @@ def _flatten(
             yield from _flatten(trimmed, leaves, source, f"{key}.")
         elif not (value is None and key in sections):
             yield SettingEntry(key=key, value=value, source=source(key), spelled=key)
+
+
+def _spark_name(name: str) -> str:
+    """Return a property's name; "spark" may be said twice: MUSTELA__SPARK__SPARK_MASTER."""
+    return spark_property(_trim(name))
 
 
 def _trim(name: str) -> str:

@@ -116,7 +116,7 @@ def keeper_of(
     settings: Settings,
     clock: Clock,
     *,
-    incarnation: Callable[[], int],
+    standing: Callable[[], tuple[int, str]],
     on_rows: Callable[[list[LeaseRow]], object] | None = None,
 ) -> LeaseKeeper:
     """Return the keeper of the lease by which this process shows that it runs an application.
@@ -124,7 +124,7 @@ def keeper_of(
     Args:
         settings: The settings.
         clock: Wall-clock time.
-        incarnation: Returns the number of the run, 0 before it has one.
+        standing: Returns the number of the run, 0 before it has one, and the state.
         on_rows: Receives what others have written since the last renewal; None does not look.
     """
     interval = interval_of(settings).total_seconds()
@@ -151,7 +151,7 @@ def keeper_of(
         log,
         clock,
         lease,
-        incarnation=incarnation,
+        standing=standing,
         interval=interval,
         look=None if on_rows is None else look,
     )

@@ -70,6 +70,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         ttl_ms: How long to listen before the instance is taken for dead, in milliseconds.
         ended: Whether it has stopped.
         error: The code of the error that ended it, if one did.
+        state: What it is at, as `AppState` names it; empty if the release did not yet report that.
     """
 
     instance: str
@@ -81,6 +82,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     ttl_ms: int
     ended: bool = False
     error: str = ""
+    state: str = ""
 
     @property
     def told(self) -> str:
@@ -215,8 +217,8 @@ class LeaseKeeper:
     Args:
         log: The lease topic; the keeper closes it.
         clock: Wall-clock time.
-        lease: The lease; its time and incarnation are filled in.
-        incarnation: Returns the number of the run.
+        lease: The lease; its time, incarnation and state are filled in.
+        standing: Returns the number of the run, and the state.
         interval: Seconds between two renewals.
         look: Called after each renewal; it may look for what others have written.
     """
@@ -227,7 +229,7 @@ class LeaseKeeper:
         clock: Clock,
         lease: Lease,
         *,
-        incarnation: Callable[[], int],
+        standing: Callable[[], tuple[int, str]],
         interval: float,
         look: Callable[[], object] | None = None,
     ) -> None:
@@ -235,7 +237,7 @@ class LeaseKeeper:
         self._log = log
         self._clock = clock
         self._lease = lease
-        self._incarnation = incarnation
+        self._standing = standing
         self._interval = interval
         self._stop = threading.Event()
         self._has_said = threading.Event()
@@ -315,9 +317,11 @@ class LeaseKeeper:
             self._untold = error
 
     def _say(self, *, ended: bool) -> None:
+        incarnation, state = self._standing()
         lease = msgspec.structs.replace(
             self._lease,
-            incarnation=self._incarnation(),
+            incarnation=incarnation,
+            state=state,
             time_ms=self._clock.now_ms(),
             ended=ended,
         )

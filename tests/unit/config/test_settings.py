@@ -397,7 +397,7 @@ def test_spark_properties_are_free(load):
     )
     environ = {
         "MUSTELA__SPARK__EXECUTOR_MEMORY": "2g",
-        "MUSTELA__SPARK__DRIVER_MAXRESULTSIZE": "1g",
+        "MUSTELA__SPARK__SPARK_DRIVER_MAXRESULTSIZE": "1g",
         "mustela__spark__driver_bindAddress": "127.0.0.1",
         "MUSTELA__SPARK__my_ownProperty": "x",
     }

@@ -151,7 +151,7 @@ def keeper_of(log: FakeLeaseLog, interval: float = 1_000.0) -> LeaseKeeper:
     numbers = count()
     said = lease()
     return LeaseKeeper(
-        log, ManualClock(70), said, incarnation=lambda: next(numbers), interval=interval
+        log, ManualClock(70), said, standing=lambda: (next(numbers), "paused"), interval=interval
     )
 
 
@@ -164,7 +164,7 @@ def test_a_keeper_says_that_it_lives_and_that_it_ends(ended: bool) -> None:
     assert log.wrote.acquire(timeout=SOON)
     keeper.stop(ended=ended)
     assert [(x.incarnation, x.ended) for x in log.leases] == [(0, False), (1, True)][: 1 + ended]
-    assert {x.time_ms for x in log.leases} == {70}
+    assert {(x.time_ms, x.state) for x in log.leases} == {(70, "paused")}
     assert log.is_closed
 
 

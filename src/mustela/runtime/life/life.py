@@ -264,7 +264,7 @@ class Life:
         return keeper_of(
             settings,
             self._means.clock,
-            incarnation=self._incarnation,
+            standing=lambda: (self._incarnation(), self._standing.state.value),
             on_rows=self.standbys.hear if settings.standby else None,
         )
 
