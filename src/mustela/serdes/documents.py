@@ -104,7 +104,7 @@ class DocumentForm:
                 raise self._wrong(msg)
         except (DocumentError, EnvironmentFault):
             raise
-        except (MustelaError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - what a user's serde raises of a wrong value
             raise self._wrong(_said(error)) from None
         return value
 

@@ -17,7 +17,7 @@ import jsonschema
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from mustela.model import SessionWindowed, Windowed
 from mustela.serdes.base import Serde, SerdePlace
@@ -248,6 +248,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(st.sampled_from(FORMS), JSON_VALUES)
+@example(form_of(Upper()), [])
 def test_no_document_breaks_a_form(form: Any, document: Any) -> None:
     """Any JSON is a value, or a document error; what is a value can be written."""
     try:

@@ -24,7 +24,11 @@ texts = st.text(max_size=12) | st.sampled_from(
 )
 segments = st.sampled_from(("windows", "sessions", "versions", "get", "", ".", "x")) | texts
 documents = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=5,
 )
