@@ -10,7 +10,7 @@ import msgspec
 
 from mustela.clock import Clock
 from mustela.connectors.kafka.errors import BrokerUnavailable
-from mustela.runtime.lease import LOOKED_AT, MISSED_MAX, Lease, LeaseWatch
+from mustela.runtime.lease import LOOKED_AT, MISSED_MAX, Lease, LeaseRow, LeaseWatch
 from mustela.runtime.passing_faults import PassingFaults
 from tests.simulation.world import Life, SimWorld, Violation
 
@@ -97,7 +97,7 @@ class _SimLeaseLog:
         first = max(0, len(log) - LOOKED_AT) if start is None else start
         return len(log), log[first:]
 
-    def write(self, lease: Lease) -> None:
+    def write(self, lease: LeaseRow) -> None:
         """Nobody writes who listens."""
         raise NotImplementedError
 

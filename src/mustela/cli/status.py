@@ -242,7 +242,7 @@ def _told(document: dict[str, Any]) -> Iterator[str]:
         _MEANINGS.get(state, f"is {state}") if document["source"] == "kafka" else f"is {state}"
     )
     where = ""
-    if document["host"] is not None and state != "gone" and document["source"] == "kafka":
+    if document.get("host") and state != "gone" and document["source"] == "kafka":
         where = f" on {document['host']} (process {document['pid']})"
     elif document["source"] == "admin server":
         where = f" (process {document['pid']}), {document['address']}"
