@@ -241,16 +241,15 @@ class FoldCombiner(Combiner):
     ) -> Any:
         """Fold a row that failed as often as its handler wants; return None if that is in vain."""
         key, value, old = arguments
-        while self._failures_of_adder.one(batch, row, error, repeats=True):
-            try:
-                new = self._fold(key, value, copy_value(old))
-            except Exception as another:  # noqa: BLE001 - the function is the user's
-                error = another
-                continue
-            if new is not None:
-                return new
-            error = TypeError(NO_PARTIAL_DELETES)
-        return None
+        return self._failures_of_adder.retried(
+            batch, row, error, lambda: self._folded(key, value, copy_value(old))
+        )
+
+    def _folded(self, key: Any, value: Any, total: Any) -> Any:
+        new = self._fold(key, value, total)
+        if new is None:
+            raise TypeError(NO_PARTIAL_DELETES)
+        return new
 
     def finish(self) -> Batch | None:
         """Flush the partial results."""

@@ -200,6 +200,25 @@ class Failures:
             counters[f"replaced_records:{self.node.name}"] += 1
         return False
 
+    def retried(self, batch: Batch, row: int, error: Exception, attempt: Callable[[], Any]) -> Any:
+        """Try a row that failed as often as the handler wants.
+
+        Args:
+            batch: The rows.
+            row: Which of them.
+            error: What happened.
+            attempt: Tries it.
+
+        Returns:
+            What an attempt returns; None if no further one is wanted.
+        """
+        while self.one(batch, row, error, repeats=True):
+            try:
+                return attempt()
+            except Exception as another:  # noqa: BLE001 - the function is the user's
+                error = another
+        return None
+
     def begin(self) -> None:
         """Count the attempts of a row anew: what fails now is another call for it."""
         if self._asked is not None:

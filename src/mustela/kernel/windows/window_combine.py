@@ -213,12 +213,9 @@ class WindowFoldCombiner(_Combiner):
     ) -> Any:
         """Fold a row that failed as often as its handler wants; return None if that is in vain."""
         key, value, old = arguments
-        while self._failures_of_adder.one(batch, row, error, repeats=True):
-            try:
-                return self._folded(key, value, copy_value(old))
-            except Exception as another:  # noqa: BLE001 - the function is the user's
-                error = another
-        return None
+        return self._failures_of_adder.retried(
+            batch, row, error, lambda: self._folded(key, value, copy_value(old))
+        )
 
     def _folded(self, key: Any, value: Any, total: Any) -> Any:
         new = self._fold(key, value, total)
