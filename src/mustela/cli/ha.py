@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mustela.clock import Clock
     from mustela.config.settings import Settings
     from mustela.runtime.kafka_lease import KafkaLeaseLog
-    from mustela.runtime.lease import Lease, StandbyReport
+    from mustela.runtime.lease import Lease
 
 __all__ = ["SwitchTimeoutError", "group"]
 
@@ -133,12 +133,12 @@ def _take_over(settings: Settings, timeout: float, *, forced: bool) -> Lease:
 
     name = settings.application_id
     with _Listener(settings) as heard:
-        heard.listen(_LISTEN_S, until=lambda: heard.ready() is not None)
-        ready, before = heard.ready(), heard.incarnation
-        if ready is None:
-            raise no_standby(name, heard.standbys())
+        heard.listen(_LISTEN_S, until=heard.standbys.ready)
+        ready, before = heard.standbys.ready(), heard.incarnation
+        if not ready:
+            raise no_standby(name, heard.standbys.alive())
         asker = f"{socket.gethostname()}/{os.getpid()}/{heard.clock.now_ms()}"
-        heard.log.write(TakeOver(take_over=asker, by=ready.standby if forced else ""))
+        heard.log.write(TakeOver(take_over=asker, by=ready[0].standby if forced else ""))
         heard.listen(timeout, until=lambda: heard.incarnation > before)
         running = heard.running
         if heard.incarnation <= before or running is None:
@@ -160,12 +160,13 @@ class _Listener:
     def __init__(self, settings: Settings) -> None:
         from mustela.clock import SystemClock
         from mustela.runtime.kafka_lease import KafkaLeaseLog
+        from mustela.runtime.switching import ReportedStandbys
 
         self.clock: Clock = SystemClock()
         self.log: KafkaLeaseLog = KafkaLeaseLog(settings)
         self.running: Lease | None = None
         self.incarnation = 0
-        self._standbys: dict[str, tuple[StandbyReport, float]] = {}
+        self.standbys = ReportedStandbys(self.clock)
         self._heard_at = 0.0
         self._position: int | None = None
 
@@ -196,7 +197,7 @@ class _Listener:
             if isinstance(row, Lease):
                 self._take(row, now)
             elif isinstance(row, StandbyReport) and is_new:
-                self._standbys[row.standby] = row, now
+                self.standbys.note(row)
 
     def _take(self, lease: Lease, now: float) -> None:
         self.incarnation = max(self.incarnation, lease.incarnation)
@@ -204,15 +205,6 @@ class _Listener:
             self.running, self._heard_at = lease, now
         elif self.running is not None and self.running.instance == lease.instance:
             self.running = None
-
-    def standbys(self) -> list[StandbyReport]:
-        """Return the standbys that are alive."""
-        now = self.clock.monotonic()
-        return [row for row, at in self._standbys.values() if now - at <= row.ttl_ms / 1000]
-
-    def ready(self) -> StandbyReport | None:
-        """Return a standby that can take over."""
-        return next((row for row in self.standbys() if row.ready), None)
 
     def document(self) -> dict[str, Any]:
         """Return all of it."""
@@ -224,5 +216,5 @@ class _Listener:
         )
         return {
             "running": to_builtins(lease) if is_alive else None,
-            "standbys": [to_builtins(row) for row in self.standbys()],
+            "standbys": [to_builtins(row) for row in self.standbys.alive()],
         }

@@ -10,7 +10,7 @@ from mustela.errors import UsageError
 from mustela.processes import boot_id
 from mustela.runtime.lease import LeaseRow, StandbyReport, TakeOver
 
-__all__ = ["NoStandbyError", "Standbys", "no_standby", "place_of"]
+__all__ = ["NoStandbyError", "ReportedStandbys", "Standbys", "no_standby", "place_of"]
 
 
 class NoStandbyError(UsageError):
@@ -19,8 +19,33 @@ class NoStandbyError(UsageError):
     code = "NO_STANDBY"
 
 
-class Standbys:
-    """The standbys that an instance hears of.
+class ReportedStandbys:
+    """The standbys by their reports in the lease topic.
+
+    Args:
+        clock: Monotonic time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heard: dict[str, tuple[StandbyReport, float]] = {}
+
+    def note(self, report: StandbyReport) -> None:
+        """Take a report that was just written."""
+        self._heard[report.standby] = report, self._clock.monotonic()
+
+    def alive(self) -> list[StandbyReport]:
+        """Return the last report of each standby that is alive."""
+        now = self._clock.monotonic()
+        return [row for row, heard in self._heard.values() if now - heard <= row.ttl_ms / 1000]
+
+    def ready(self) -> list[StandbyReport]:
+        """Return those that can take over now."""
+        return [row for row in self.alive() if row.ready]
+
+
+class Standbys(ReportedStandbys):
+    """The standbys that an instance hears of, and who asks it to hand over to them.
 
     Args:
         clock: Monotonic time.
@@ -31,28 +56,17 @@ class Standbys:
     def __init__(
         self, clock: Clock, hand_over: Callable[[], None], say: Callable[[str], None]
     ) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._hand_over = hand_over
         self._say = say
-        self._heard: dict[str, tuple[StandbyReport, float]] = {}
 
     def hear(self, rows: Iterable[LeaseRow]) -> None:
         """Take rows of the lease topic; hand over if one asks for it."""
-        now = self._clock.monotonic()
         for row in rows:
             if isinstance(row, StandbyReport):
-                self._heard[row.standby] = row, now
+                self.note(row)
             elif isinstance(row, TakeOver) and not row.by:
                 self._asked()
-
-    def alive(self) -> list[StandbyReport]:
-        """Return the last report of each standby that is alive."""
-        now = self._clock.monotonic()
-        return [row for row, heard in self._heard.values() if now - heard <= row.ttl_ms / 1000]
-
-    def ready(self) -> list[StandbyReport]:
-        """Return those that can take over now."""
-        return [row for row in self.alive() if row.ready]
 
     def switch(self, application_id: str) -> None:
         """Hand over to a standby.
