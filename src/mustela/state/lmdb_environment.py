@@ -12,11 +12,9 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
-    BLOB_CHECK_BYTES,
     Layer,
     Meta,
     decode_meta,
-    decode_pending,
     digests,
     encode_meta,
     encode_pending,
@@ -52,6 +50,7 @@ from mustela.state.lmdb_files import (
     reported,
 )
 from mustela.state.lmdb_lines import lines_anew, restored_lines
+from mustela.state.lmdb_pendings import DecodedPending
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows, count_rows, empty, page_bytes, read_many
@@ -114,7 +113,7 @@ class LmdbEnvironment:
         )
         self._handle: OpenEnvironment | None = None
         self._views: list[LmdbSnapshot] = []
-        self._decoded: dict[Token, tuple[bytes, Layer]] = {}
+        self._decoded = DecodedPending()
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -238,15 +237,7 @@ class LmdbEnvironment:
         blob = txn.get(token_key(token), None, handle.pending)
         if blob is None:
             raise damaged(self.path, "a pending is gone", token=token)
-        check = blob[:BLOB_CHECK_BYTES]
-        known = self._decoded.get(token)
-        if known is not None and known[0] == check:
-            return known[1]
-        layer = decode_pending(blob)
-        if layer is None:
-            raise damaged(self.path, "a pending fails its check", token=token)
-        self._decoded = {token: (check, layer)}
-        return layer
+        return self._decoded.layer(token, blob, self.path)
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -264,13 +255,13 @@ class LmdbEnvironment:
             blob = encode_pending(changes)
             txn.put(token_key(token), blob, db=handle.pending)
         layer = {store: dict(rows) for store, rows in changes.items()}
-        self._decoded = {token: (blob[:BLOB_CHECK_BYTES], layer)}
+        self._decoded.note(token, blob, layer)
 
     def fold(self, committed: Committed) -> None:
         """Fold the committed pending into the base, and drop the other pendings."""
         with self._writing() as writer:
             self._fold_into(writer, committed)
-        self._decoded = {}
+        self._decoded.clear()
 
     def _fold_into(self, writer: _Writer, committed: Committed) -> None:
         txn, handle, token = writer.txn, writer.handle, committed.token
@@ -324,7 +315,7 @@ class LmdbEnvironment:
                 apply_rows(txn, handle, store, keys, values, self.path)
                 if last:
                     writer.standing.positions[store] = end_offset
-            self._decoded = {}
+            self._decoded.clear()
 
     def finish_restore(self, committed: Committed) -> None:
         """Declare the base to be the committed state."""
@@ -481,13 +472,13 @@ class LmdbEnvironment:
                 )
             handle.env.close()
             self._handle = handle = None
-            self._decoded = {}
+            self._decoded.clear()
         return handle
 
     def _drop(self) -> None:
         handle = self._usable()
         self._handle = None
-        self._decoded = {}
+        self._decoded.clear()
         self._end_views()
         if handle is not None:
             handle.env.close()

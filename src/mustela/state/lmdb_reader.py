@@ -10,18 +10,17 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
-    BLOB_CHECK_BYTES,
     Layer,
     decode_meta,
-    decode_pending,
     digests,
     token_key,
 )
 from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
-from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Snapshot, Token
+from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Snapshot
 from mustela.state.kinds.indexing import tables_of
 from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, damaged, reported
+from mustela.state.lmdb_pendings import DecodedPending
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.protocol import Standing, compare, not_ready
@@ -38,9 +37,7 @@ class _Files:
     handle: OpenEnvironment
     views: int = 0
     is_old: bool = False
-    decoded: dict[Token, tuple[bytes, Layer]] = field(
-        default_factory=dict[Token, tuple[bytes, Layer]]
-    )
+    decoded: DecodedPending = field(default_factory=DecodedPending)
 
 
 class LmdbReaders:
@@ -200,15 +197,7 @@ class LmdbReaders:
             raise not_ready(condition, committed, str(path))
         if condition is not Condition.FOLDABLE or token is None or pending is None:
             return {}
-        check = pending[:BLOB_CHECK_BYTES]
-        known = files.decoded.get(token)
-        if known is not None and known[0] == check:
-            return known[1]
-        layer = decode_pending(pending)
-        if layer is None:
-            raise damaged(path, "a pending fails its check", token=token)
-        files.decoded = {token: (check, layer)}
-        return layer
+        return files.decoded.layer(token, pending, path)
 
 
 def _retire(files: _Files) -> None:

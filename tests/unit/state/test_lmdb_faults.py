@@ -13,7 +13,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from mustela.state import lmdb_environment
+from mustela.state import lmdb_pendings
 from mustela.state.faults import (
     StateDamagedError,
     StateDirectoryError,
@@ -410,9 +410,9 @@ def test_a_pending_is_decoded_once_in_a_process(root, monkeypatch):
     token = Token(1, 1, 0)
     environment.write_pending(token, Committed(), {"counts": [(b"k", b"v")]})
     calls = []
-    decode = lmdb_environment.decode_pending
+    decode = lmdb_pendings.decode_pending
     monkeypatch.setattr(
-        lmdb_environment, "decode_pending", lambda blob: calls.append(1) or decode(blob)
+        lmdb_pendings, "decode_pending", lambda blob: calls.append(1) or decode(blob)
     )
     state = committed(token, counts=1)
     assert rows_of(environment, state) == [(b"k", b"v")]
