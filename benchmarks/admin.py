@@ -15,15 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,11 +28,18 @@ from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
 from benchmarks.process_tree import parse_stat
-from benchmarks.trial import Bench, LoadPlan, assignment, catch_up, clean_up, fixed_load
+from benchmarks.trial import (
+    Bench,
+    LoadPlan,
+    assignment,
+    bench_of_its_own,
+    catch_up,
+    clean_up,
+    fixed_load,
+)
 from benchmarks.workloads import SEED, WORKLOADS
 from mustela.admin.access import Access, read_access
 from mustela.admin.endpoints import endpoints, json_answer
-from mustela_dev import DevelopmentBroker
 
 P95_BAR = 1.1
 THROUGHPUT_BAR = 0.97
@@ -152,22 +156,6 @@ def per_request(access: Access) -> dict[str, float]:
     return found
 
 
-@contextmanager
-def _bench(load: LoadPlan) -> Iterator[Bench]:
-    folder = Path(tempfile.mkdtemp(prefix="mustela-admin-"))
-    try:
-        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
-            yield Bench(
-                bootstrap=broker.bootstrap_servers,
-                broker_pid=broker.pid,
-                folder=folder,
-                commit_ms=100,
-                load=load,
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def compare(given: argparse.Namespace) -> dict[str, object]:
     """Run both in turns; return the numbers of each turn, and the medians of their ratios."""
     workload = WORKLOADS[given.workload]
@@ -177,7 +165,7 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     ]
     load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
     turns: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
-    with _bench(load) as bench:
+    with bench_of_its_own("admin", load) as bench:
         topic, oracle = workload.input_topic(given.records), workload.oracle()
         records = workload.make(given.records, SEED)
         bench.topics.fill(topic, workload.partitions, records, oracle.see)

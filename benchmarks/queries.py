@@ -15,21 +15,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant, contestants
-from benchmarks.trial import Bench, LoadPlan, assignment, clean_up, fixed_load
+from benchmarks.trial import Bench, LoadPlan, assignment, bench_of_its_own, clean_up, fixed_load
 from benchmarks.workloads import SEED, WORKLOADS, Workload
-from mustela_dev import DevelopmentBroker
 
 P95_BAR = 1.1
 P99_BAR_US = 1_000.0
@@ -62,22 +58,6 @@ class _Side(Contestant):
 
     def build(self, assignment: Assignment) -> Peer:
         return _Read(assignment, spent=self.spent) if self.reads else MustelaPeer(assignment)
-
-
-@contextmanager
-def _bench(load: LoadPlan) -> Iterator[Bench]:
-    folder = Path(tempfile.mkdtemp(prefix="mustela-queries-"))
-    try:
-        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
-            yield Bench(
-                bootstrap=broker.bootstrap_servers,
-                broker_pid=broker.pid,
-                folder=folder,
-                commit_ms=100,
-                load=load,
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def gets(
@@ -140,7 +120,7 @@ def main() -> None:
     given = parser.parse_args()
     workload = WORKLOADS["count"]
     load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
-    with _bench(load) as bench:
+    with bench_of_its_own("queries", load) as bench:
         idle = gets(bench, workload, given)
         loaded = under_load(bench, workload, given) if given.turns else {}
     found = {"records": given.records, "rate": given.rate, "gets": idle, "load": loaded}

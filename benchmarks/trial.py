@@ -6,8 +6,10 @@ import itertools
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from benchmarks.peers.registry import Contestant
 from benchmarks.receiver import Load, Receiver
 from benchmarks.records import closing
 from benchmarks.workloads import Workload
+from mustela_dev import DevelopmentBroker
 
 _START_TIMEOUT_S = 180.0
 _STALL_TIMEOUT_S = 120.0
@@ -70,6 +73,28 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap)
+
+
+@contextmanager
+def bench_of_its_own(name: str, load: LoadPlan) -> Iterator[Bench]:
+    """Give a bench with a broker and a folder that are gone after it.
+
+    Args:
+        name: Names the folder.
+        load: The fixed load.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"mustela-{name}-"))
+    try:
+        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
+            yield Bench(
+                bootstrap=broker.bootstrap_servers,
+                broker_pid=broker.pid,
+                folder=folder,
+                commit_ms=100,
+                load=load,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
