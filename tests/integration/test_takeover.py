@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 
-import psutil
 import pytest
 
 from tests.integration.app_world import World
+from tests.integration.instances import Instance
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash]
@@ -46,41 +43,11 @@ app.run()
 """
 
 
-class Instance:
-    """A process of the application, with all that it starts."""
-
-    def __init__(self, world: World, source: str, sink: str, role: str) -> None:
-        place = world.directory
-        servers = world.broker.bootstrap_servers
-        told = (world.name, servers, source, sink, str(place / role))
-        self._output = place / f"{role}.txt"
-        with self._output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *told],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=place,
-                start_new_session=True,
-            )
-
-    @property
-    def lines(self) -> list[str]:
-        """What it has told of itself."""
-        text = self._output.read_text(encoding="utf-8", errors="replace")
-        return [line for line in text.splitlines() if line.startswith(("state ", "restored "))]
-
-    def signal(self, number: int) -> None:
-        """Send a signal to every process of it."""
-        found = [self.process.pid]
-        for other in psutil.process_iter():
-            try:
-                if os.getsid(other.pid) == self.process.pid:
-                    found.append(other.pid)
-            except (ProcessLookupError, PermissionError):
-                continue
-        for pid in {*found}:
-            if psutil.pid_exists(pid):
-                os.kill(pid, number)
+def started(world: World, source: str, sink: str, role: str) -> Instance:
+    """Start one, with a directory of its own."""
+    place = world.directory
+    words = (world.name, world.broker.bootstrap_servers, source, sink, str(place / role))
+    return Instance(PROGRAM, *words, output=place / f"{role}.txt")
 
 
 def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_restored(
@@ -98,12 +65,12 @@ def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_rest
     def is_counted() -> bool:
         return world.numbers(sink) == expected
 
-    first = Instance(world, source, sink, "first")
+    first = started(world, source, sink, "first")
     instances = [first]
     try:
         send(range(500))
         world.until(is_counted, "the first instance counts")
-        second = Instance(world, source, sink, "second")
+        second = started(world, source, sink, "second")
         instances.append(second)
         world.until(lambda: "state standby" in second.lines, "the second one waits")
         send(range(100, 900))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.integration.app_world import World
+from tests.integration.instances import Instance
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash]
@@ -47,34 +44,11 @@ app.run()
 """
 
 
-class Instance:
-    """A process of the application, with all that it starts."""
-
-    def __init__(self, world: World, source: str, sink: str, role: str) -> None:
-        place = world.directory
-        servers = world.broker.bootstrap_servers
-        told = (world.name, servers, source, sink, str(place), role)
-        with (place / f"{role}.txt").open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *told],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=place,
-                start_new_session=True,
-            )
-
-    def signal(self, number: int) -> None:
-        """Send a signal to every process of it."""
-        found = [self.process.pid]
-        for other in psutil.process_iter():
-            try:
-                if os.getsid(other.pid) == self.process.pid:
-                    found.append(other.pid)
-            except (ProcessLookupError, PermissionError):
-                continue
-        for pid in {*found}:
-            if psutil.pid_exists(pid):
-                os.kill(pid, number)
+def started(world: World, source: str, sink: str, role: str) -> Instance:
+    """Start one; all have the same directory."""
+    place = world.directory
+    words = (world.name, world.broker.bootstrap_servers, source, sink, str(place), role)
+    return Instance(PROGRAM, *words, output=place / f"{role}.txt")
 
 
 def test_at_least_once_an_instance_that_stood_still_sends_no_old_row_after_a_newer_one(
@@ -83,12 +57,12 @@ def test_at_least_once_an_instance_that_stood_still_sends_no_old_row_after_a_new
     """Rows of tasks are in no transaction that a broker could fence: the task looks by itself."""
     place: Path = world.directory
     source, sink = world.topic("in"), world.topic("out")
-    instances = [Instance(world, source, sink, "first")]
+    instances = [started(world, source, sink, "first")]
     try:
         world.send(source, [("k", "old")])
         world.until((place / "at-work").exists, "the first instance is at work")
         instances[0].signal(signal.SIGSTOP)
-        instances.append(Instance(world, source, sink, "second"))
+        instances.append(started(world, source, sink, "second"))
         world.until(lambda: world.values(sink) == ["old"], "the second instance took over")
         world.send(source, [("k", "new")])
         world.until(lambda: world.values(sink) == ["old", "new"], "the newer row is there")
