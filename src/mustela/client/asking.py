@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
@@ -271,8 +271,7 @@ def moment_ms(moment: int | datetime | None) -> int | None:
     if moment.tzinfo is None:
         msg = "a moment has no time zone"
         raise RemoteRefusedError(msg, fix="pass datetime(..., tzinfo=UTC), or milliseconds")
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, str]:
