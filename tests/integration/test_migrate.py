@@ -211,8 +211,8 @@ def test_a_kafka_streams_application_goes_on_in_mustela(
     module = scene.module(tmp_path)
     scene.read(0)
     for what, more in (("plan", ()), ("seed", ("--yes",))):
-        assert migrate(what, module, scene.old, *more) == 2
-        said = capsys.readouterr().err
+        code, said = migrate(what, module, scene.old, *more), capsys.readouterr().err
+        assert code == 2, said
         assert "still runs" in said
         assert ("MIGRATE_NOT_READY" in said) is (what == "seed")
     if ending == "stop":

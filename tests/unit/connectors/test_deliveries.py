@@ -184,6 +184,9 @@ def test_a_fatal_error_that_comes_with_a_delivery_report_is_told_as_what_it_is()
         def flush(self, _seconds: float) -> int:
             raise SystemError("note returned a result with an exception set") from fenced
 
+        def begin_transaction(self) -> None:
+            """Begin."""
+
     producer: Any = Fenced()
     for doing in (
         lambda: producer.flush(1.0),
@@ -199,26 +202,35 @@ def test_a_fatal_error_that_comes_with_a_delivery_report_is_told_as_what_it_is()
 class Forgetful:
     """A producer whose fatal error was dropped by another callback of the same call."""
 
-    def __init__(self, kept: KafkaError) -> None:
+    def __init__(self, kept: KafkaError, how: str) -> None:
         self.kept = kept
+        self.how = how
 
     def flush(self, _seconds: float) -> int:
         """Fail as the client does then."""
-        raise SystemError("<method 'flush'> returned NULL without setting an exception")
+        raise SystemError(self.how)
 
     def begin_transaction(self) -> None:
         """Refuse, and say why."""
         raise KafkaException(self.kept)
 
 
-def test_a_fatal_error_that_another_callback_drops_is_asked_for_again() -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        "<method 'flush'> returned NULL without setting an exception",
+        "_PyErr_SetObject: exception <class 'str'> is not a BaseException subclass",
+    ],
+)
+def test_a_fatal_error_that_another_callback_drops_is_asked_for_again(how: str) -> None:
     """A callback that catches anything of its own, as a logging handler does, takes its place."""
     fenced = KafkaError(KafkaError._FENCED, "fenced", True)  # pyright: ignore[reportPrivateUsage]
-    producer: Any = Forgetful(fenced)
+    producer: Any = Forgetful(fenced, how)
     with pytest.raises(KafkaException) as caught, told_as_raised(producer):
         producer.flush(1.0)
     assert error_of(caught.value) is fenced
-    open_yet: Any = Forgetful(KafkaError(KafkaError._STATE, "open"))  # pyright: ignore[reportPrivateUsage]
+    still_open = KafkaError(KafkaError._STATE, "open")  # pyright: ignore[reportPrivateUsage]
+    open_yet: Any = Forgetful(still_open, how)
     with pytest.raises(SystemError), told_as_raised(open_yet):
         open_yet.flush(1.0)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.connectors.kafka.groups import metadata_of
 from mustela.connectors.kafka_streams.changelogs import (
     ChangelogFormatError,
     Suppressed,
@@ -89,6 +90,18 @@ def test_the_time_of_a_partition_is_read_from_its_commit() -> None:
     assert partition_time("AQAAAAAAAO8y") == 61_234
     for other in (None, "", "hello", "AAAA", "CQAAAAAAAO8y"):
         assert partition_time(other) == -1
+
+
+@given(st.binary(max_size=20))
+def test_bytes_of_memory_after_the_metadata_of_a_commit_change_nothing(behind: bytes) -> None:
+    """The client copies metadata without the zero byte at which it then stops to read."""
+
+    class Found:
+        @property
+        def metadata(self) -> str:
+            return (VECTORS["commit"].encode() + behind.split(b"\0")[0]).decode()
+
+    assert partition_time(metadata_of(Found())) == 61_234
 
 
 def test_topics_between_its_steps_are_known_by_their_names() -> None:

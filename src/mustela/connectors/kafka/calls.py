@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 GRACE_S = 3.0
 COORDINATOR_PAUSE_S = 0.02
-_NO_REASON = "without setting an exception"
 ABORT_TIMEOUT_S = 5.0
 
 
@@ -92,13 +91,13 @@ def told_as_raised(producer: Producer) -> Generator[None]:
 
     The client keeps it while it serves the rest of its callbacks. A delivery report among them
     makes a SystemError of it; a callback that catches anything of its own, as a logging handler
-    does, drops it, and the client then fails without a reason.
+    does, drops it or leaves half of it, and the client then fails without its reason.
     """
     try:
         yield
     except SystemError as error:
         reason = error.__cause__
-        if reason is None and _NO_REASON in str(error):
+        if not isinstance(reason, KafkaException):
             reason = _fatal_error(producer)
         if isinstance(reason, KafkaException):
             raise reason from None

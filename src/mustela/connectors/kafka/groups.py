@@ -13,7 +13,7 @@ from mustela.connectors.kafka.client import ClientErrors, admin_client, consumer
 from mustela.connectors.kafka.errors import fault
 from mustela.model import TopicPartition as Place
 
-__all__ = ["Commit", "GroupLook", "groups_beginning", "look_at_group"]
+__all__ = ["Commit", "GroupLook", "groups_beginning", "look_at_group", "metadata_of"]
 
 _TIMEOUT_S = 30.0
 
@@ -23,7 +23,8 @@ class Commit(NamedTuple):
 
     Attributes:
         offset: Of the next record to read.
-        metadata: What was committed beside it.
+        metadata: What was committed beside it, and perhaps more: the client tells it without its
+            length, and reads on until it finds a zero byte.
     """
 
     offset: int
@@ -72,7 +73,7 @@ def look_at_group(
             for found in consumer.committed(wanted, timeout=timeout):
                 if found.offset >= 0:
                     place = Place(found.topic, found.partition)
-                    commits[place] = Commit(found.offset, found.metadata or "")
+                    commits[place] = Commit(found.offset, metadata_of(found))
         except KafkaException as raised:
             raise fault(raised, f"ask for the offsets of group '{group}'") from raised
         finally:
@@ -99,6 +100,18 @@ def groups_beginning(
     except KafkaException as raised:
         raise fault(raised, "list the groups") from raised
     return sorted(one.group_id for one in found.valid if one.group_id.startswith(prefix))
+
+
+def metadata_of(found: Any) -> str:
+    """Return the metadata of a commit, as far as they are text: memory after them need not be.
+
+    Args:
+        found: The client's own description of a committed offset.
+    """
+    try:
+        return found.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object[: error.start].decode()
 
 
 def _members(admin: Any, group: str, timeout: float) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ NO_TIME: Final = -1
 
 _VERSIONS: Final = (1, 2)
 _TIMED: Final = Struct(">Bq")
+_CHARACTERS: Final = 12
+"""Those of version and time in Base64; what follows them is not looked at."""
 
 
 def partition_time(metadata: str | None) -> int:
@@ -21,14 +23,15 @@ def partition_time(metadata: str | None) -> int:
 
     Args:
         metadata: The metadata of a committed offset: in Base64 a version, the time in eight bytes,
-            and from version 2 on what processors committed.
+            and from version 2 on what processors committed. What stands behind it does not
+            matter: librdkafka tells metadata without their length.
 
     Example:
         >>> partition_time("AgAAAAAAAABkAAAAAA=="), partition_time(""), partition_time("by hand")
         (100, -1, -1)
     """
     try:
-        data = b64decode(metadata or "", validate=True)
+        data = b64decode((metadata or "")[:_CHARACTERS], validate=True)
     except (Base64Error, ValueError):
         return NO_TIME
     if len(data) < _TIMED.size or data[0] not in _VERSIONS:
