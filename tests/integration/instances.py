@@ -38,6 +38,12 @@ class Instance:
         text = self._output.read_text(encoding="utf-8", errors="replace")
         return [line for line in text.splitlines() if line.startswith(("state ", "restored "))]
 
+    @property
+    def told(self) -> list[str]:
+        """What it has said to listeners."""
+        text = self._output.read_text(encoding="utf-8", errors="replace")
+        return [line[5:] for line in text.splitlines() if line.startswith("said ")]
+
     def signal(self, number: int) -> None:
         """Send a signal to every process of it."""
         found = [self.process.pid]

@@ -23,18 +23,23 @@ from mustela import App
 from mustela.events import Listener
 
 name, servers, source, sink, place = sys.argv[1:]
+sys.path.insert(0, place + ".code")
+from shop_words import word_of
+
 app = App(name, bootstrap_servers=servers, state_dir=place, standby=True, key_groups=4,
           spark={"spark.master": "local[1]"})
 
 @app.topology
 def build(builder):
-    words = builder.stream(source, key=str, value=str).group_by(lambda _key, word: word, key=str)
+    words = builder.stream(source, key=str, value=str).group_by(word_of, key=str)
     words.count(store="counts").to_stream().to(sink, key=str, value=int)
 
 class Tells(Listener):
     def on_event(self, event):
         if type(event).__name__ == "StateChanged":
             print("state", event.state.value, flush=True)
+        elif type(event).__name__ == "Said":
+            print("said", event.text, flush=True)
         elif type(event).__name__ == "Restoring" and event.records:
             print("restored", sum(event.records.values()), flush=True)
 
@@ -43,9 +48,25 @@ app.run()
 """
 
 
+MODULE = """
+import os
+from pathlib import Path
+
+Path(__file__).with_name(f"process-{os.getpid()}").touch()
+
+
+def word_of(_key, word):
+    return word
+"""
+"""Its function is in a module of its own, which tells where it was imported."""
+
+
 def started(world: World, source: str, sink: str, role: str) -> Instance:
     """Start one, with a directory of its own."""
     place = world.directory
+    code = place / f"{role}.code"
+    code.mkdir()
+    (code / "shop_words.py").write_text(MODULE, encoding="utf-8")
     words = (world.name, world.broker.bootstrap_servers, source, sink, str(place / role))
     return Instance(PROGRAM, *words, output=place / f"{role}.txt")
 
@@ -76,6 +97,13 @@ def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_rest
         send(range(100, 900))
         world.until(is_counted, "the first one goes on")
         world.until(lambda: (world.directory / "second").exists(), "the second one follows")
+        others = {f"process-{second.process.pid}", "shop_words.py", "__pycache__"}
+        code = world.directory / "second.code"
+        world.until(
+            lambda: {path.name for path in code.iterdir()} - others,
+            "a worker of the second one has the program",
+        )
+        assert second.lines[-1] == "state standby"
         first.signal(signal.SIGSTOP)
         send(range(300))
         world.until(is_counted, "the second one took over")
@@ -91,6 +119,9 @@ def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_rest
             int.from_bytes(row.value or b"", "big") for row in world.rows(sink) if row.key == b"w60"
         ]
         assert counts == list(range(1, expected["w60"] + 1))
+        (told,) = [line for line in second.told if line.startswith("took over in")]
+        parts = [part.rpartition(" ")[0] for part in told.partition(": ")[2].split(", ")]
+        assert parts == ["silence", "claim", "catch-up", "check", "wait", "first-epoch", "commit"]
         assert [line for line in second.lines if line.startswith("restored")] == []
     finally:
         for instance in instances:

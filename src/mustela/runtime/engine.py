@@ -158,8 +158,26 @@ class Engine(Protocol):
         """
         ...
 
+    def rehearse(self, program: Program, order: EpochOrder) -> None:
+        """Run an epoch that reads nothing and writes nothing, while another instance runs.
+
+        The first real epoch then finds everything in its place: the workers, what they import, the
+        program, and the files of local state.
+
+        Args:
+            program: The application; it is sent unless it is the one of the last rehearsal.
+            order: The epoch, without ranges; its marks name the key groups.
+
+        Raises:
+            MustelaError: If the program cannot be run.
+        """
+        ...
+
     def load(self, program: Program) -> None:
-        """Send the program to the workers; earlier programs are forgotten."""
+        """Send the program to the workers; earlier programs are forgotten.
+
+        One with the identity of a program that was rehearsed is there already.
+        """
         ...
 
     def read(self, order: EpochOrder) -> Reading:

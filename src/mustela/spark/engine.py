@@ -57,7 +57,7 @@ from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.watch import Limits, WorkerWatch
-from mustela.spark.worker import RESTORE, SETTLE, TIDY, OnPlace, places_task
+from mustela.spark.worker import OPEN, RESTORE, SETTLE, TIDY, OnPlace, places_task
 from mustela.state.interfaces import Committed, Snapshot, Token
 from mustela.state.lmdb_reader import LmdbReaders
 
@@ -87,6 +87,8 @@ class SparkEngine:
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
+        self._given = ""
+        self._ships = 0
         self._readers: LmdbReaders | None = None
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | None = None
@@ -155,11 +157,43 @@ class SparkEngine:
             check_hosts(plan, master=self._context.master, state_backend=self._state_backend)
         check_plan(plan)
 
+    def rehearse(self, program: Program, order: EpochOrder) -> None:
+        """Run an epoch without records, in as many tasks as run at once."""
+        if not self._has(program):
+            self._ship(program)
+        assert self._jobs is not None
+        assert self._program is not None
+        assert self._shipment is not None
+        places = RestoreOrder(incarnation=order.token.incarnation, marks=order.marks)
+        self._run_places(OPEN, places, self._places(places))
+        job = self._jobs.run_epoch(self._shipment, self._program, order, None)
+        frames = [unpack(data) for data in self._guarded(job)]
+        self._check([load_object(one.body) for one in frames if one.kind == REPORT], order)
+        forget(self._program.spool_dir, order.token)
+
+    def _has(self, program: Program) -> bool:
+        """Whether the workers have a program, and nobody has cleared what they left."""
+        known = self._program
+        if known is None or self._given != program.identity:
+            return False
+        return not known.spool_dir or Path(known.spool_dir).is_dir()
+
     def load(self, program: Program) -> None:
-        """Broadcast the program to the workers."""
+        """Broadcast the program to the workers, if they do not have it."""
+        if not self._has(program):
+            self._ship(program)
+        assert self._program is not None
+        if self._shares_disk:
+            clear_others(self._program.spool_dir)
+
+    def _ship(self, program: Program) -> None:
+        self._ships += 1
+        if self._given == program.identity:  # workers keep what they have of that one
+            program = replace(program, identity=f"{program.identity}-{self._ships}")
+        else:
+            self._given = program.identity
         if self._shares_disk:
             program = replace(program, spool_dir=_spool_dir(program))
-            clear_others(program.spool_dir)
         if self._logs is not None:
             logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
             program = replace(program, logs=logs)

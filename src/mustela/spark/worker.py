@@ -50,6 +50,7 @@ from mustela.state.resident import let_go_of_mapped_files
 from mustela.state.stored_value import StoredValueError
 
 __all__ = [
+    "OPEN",
     "RESTORE",
     "SETTLE",
     "TIDY",
@@ -341,11 +342,23 @@ def _tidy_place(
             report.wrote.append(group)
 
 
+def _open_place(
+    process: Process, stage: int, group: int, committed: Committed, _report: TaskReport
+) -> None:
+    """Open the files of a key group, if they are there, and change nothing."""
+    environment = process.environment(stage, group)
+    if environment.path.exists():
+        environment.condition(committed)
+
+
 _ROUND_S = 2.0
 """How long a task restores before it says how far it is."""
 
 RESTORE = OnPlace(_restore_place, read_ahead, _ROUND_S)
 """Bring key groups to the committed state, as many as there is time for."""
+
+OPEN = OnPlace(_open_place)
+"""Open key groups, so that the first epoch finds them open."""
 
 SETTLE = OnPlace(_settle_place)
 """Fold, sync and close key groups before a clean stop."""

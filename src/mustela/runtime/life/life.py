@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mustela.clock import Clock
@@ -14,6 +15,7 @@ from mustela.errors import MustelaError
 from mustela.plan.plan import Plan
 from mustela.processes import resident_bytes
 from mustela.runtime.commit.barrier import Phase
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.engine import Engine, EngineOptions, JobInterruptedError
 from mustela.runtime.events import AppState, Said
@@ -30,10 +32,13 @@ from mustela.runtime.lease import (
 from mustela.runtime.life.commit_watch import CommitWatch
 from mustela.runtime.life.lives import Lives, named
 from mustela.runtime.life.standing import Standing
+from mustela.runtime.life.takeover_times import TakeoverTimes
 from mustela.runtime.life.warm import WarmStandby
+from mustela.runtime.listeners import Listeners
 from mustela.runtime.logbook import Logbook
 from mustela.runtime.ports import LocalState, World
 from mustela.runtime.reading import Published
+from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.replica.replica import Replica
 from mustela.runtime.standby import REPORT_EVERY_S, Standby, others_alive
 from mustela.runtime.start.opening import check_before_start
@@ -99,6 +104,8 @@ class Life:
         self.engine: Engine | None = None
         self.coordinator: Coordinator | None = None
         self._ready: tuple[World, Recovery] | None = None
+        self._rehearsing: Coordinator | None = None
+        self._times = TakeoverTimes(means.clock, standing.say)
         self._keeper: LeaseKeeper | None = None
         self._name = f"{socket.gethostname()}/{os.getpid()}/{means.clock.now_ms()}"
         self.standbys = Standbys(
@@ -140,20 +147,9 @@ class Life:
                     self._start_engine(engine)
                 else:
                     warm.take_over()
-                self.coordinator = Coordinator(
-                    settings,
-                    means.plan,
-                    engine,
-                    clock=means.clock,
-                    listener=standing.fan,
-                    world=world,
-                    checked=checked,
-                    board=means.board,
-                    uncaught=self._lives.answer,
-                    published=means.published,
-                )
+                self.coordinator = self._rehearsing or self._new_coordinator(engine, world, checked)
                 if warm is not None:
-                    self.coordinator.run.opening.before_restore = warm.reach
+                    self.coordinator.run.opening.before_restore = partial(self._reach, warm)
                 self._run(self.coordinator, keeper)
             except BaseException as error:
                 ended = _code_of(error)
@@ -164,6 +160,26 @@ class Life:
             if warm is not None and self.coordinator is None:
                 warm.stop()
             engine.stop()
+
+    def _reach(self, warm: WarmStandby, state: CommittedState) -> None:
+        self._times.ends("claim")
+        warm.reach(state)
+        self._times.ends("catch-up")
+
+    def _new_coordinator(self, engine: Engine, world: World, checked: Recovery) -> Coordinator:
+        means = self._means
+        return Coordinator(
+            means.settings,
+            means.plan,
+            engine,
+            clock=means.clock,
+            listener=Listeners([self._standing.fan, self._times]),
+            world=world,
+            checked=checked,
+            board=means.board,
+            uncaught=self._lives.answer,
+            published=means.published,
+        )
 
     def _check(self) -> tuple[World, Recovery]:
         """Return the world, and what a check before the start found in it."""
@@ -201,6 +217,7 @@ class Life:
             with ended, watch.over():
                 standing.set(AppState.RESTORING)
                 coordinator.prepare()
+                self._times.ends("check")
                 means.logbook.started(means.settings, coordinator, means.admin)
                 standing.set(AppState.RUNNING)
                 self._lives.started()
@@ -242,6 +259,7 @@ class Life:
         )
         try:
             for lease in others_alive(means.settings, means.clock, standby, standing.fan):
+                self._times.heard()
                 if warm is None:
                     standing.set(AppState.STANDBY)
                     standing.fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
@@ -252,6 +270,8 @@ class Life:
         if standing.stopping.is_set():
             self._cool(warm, engine)
             return None
+        if warm is not None:
+            self._times.ends("silence")
         standing.set(AppState.STARTING)
         return warm
 
@@ -294,13 +314,17 @@ class Life:
         backend = "memory" if settings.state.backend == "memory" else "disk"
         name = settings.application_id
         local = LocalState(application_id=name, root=settings.state_dir, backend=backend)
-        replica = Replica(
-            settings,
-            means.plan,
-            examine=checked.examine,
-            place=world.disk.choose(local, standing.say),
+        place = world.disk.choose(local, standing.say)
+        replica = Replica(settings, means.plan, examine=checked.examine, place=place)
+
+        def rehearse(record: EpochRecord) -> None:
+            if self._rehearsing is None:
+                self._rehearsing = self._new_coordinator(engine, world, checked)
+            self._rehearsing.run.opening.rehearse(record, place)
+
+        warm = WarmStandby(
+            lambda: self._start_engine(engine), rehearse, replica, means.clock, standing.fan
         )
-        warm = WarmStandby(lambda: self._start_engine(engine), replica, means.clock, standing.fan)
         warm.start()
         return warm
 

@@ -10,9 +10,13 @@ from mustela.clock import Clock
 from mustela.errors import EnvironmentFault, MustelaError
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.events import Listener, Said
+from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.replica.replica import Replica
 
 __all__ = ["WarmStandby"]
+
+REHEARSE_EVERY_S = 30.0
+"""So often an epoch is rehearsed: an engine may end workers that were idle for a minute."""
 
 _WAIT_S = 0.1
 _TRY_AGAIN_S = 2.0
@@ -26,6 +30,7 @@ class WarmStandby:
 
     Args:
         start_engine: Starts the engine.
+        rehearse: Lets it run an epoch that does nothing, as of a record.
         replica: Keeps the state of this host; it is closed here.
         clock: Monotonic time.
         listener: Receives what goes wrong, which never ends a standby: a takeover then restores.
@@ -34,11 +39,14 @@ class WarmStandby:
     def __init__(
         self,
         start_engine: Callable[[], None],
+        rehearse: Callable[[EpochRecord], None],
         replica: Replica,
         clock: Clock,
         listener: Listener,
     ) -> None:
         self._start_engine = start_engine
+        self._rehearse = rehearse
+        self._is_rehearsed = False
         self._replica = replica
         self._clock = clock
         self._listener = listener
@@ -57,9 +65,9 @@ class WarmStandby:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the engine has started, and the state of this host is that of an epoch."""
-        started = not self._threads[0].is_alive() and self._error is None
-        return started and not self._is_lost and self._replica.record is not None
+        """Whether an epoch was rehearsed, and the state of this host is that of an epoch."""
+        is_well = self._error is None and not self._is_lost
+        return is_well and self._is_rehearsed and self._replica.record is not None
 
     def start(self) -> None:
         """Begin."""
@@ -67,7 +75,7 @@ class WarmStandby:
             thread.start()
 
     def take_over(self) -> None:
-        """Stop following, and wait until the engine has started.
+        """Stop following, and wait until the engine has started, and ends a rehearsal.
 
         Raises:
             MustelaError: If it could not.
@@ -113,6 +121,23 @@ class WarmStandby:
             self._start_engine()
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             self._error = error
+            return
+        while not self._done.is_set():
+            record = self._replica.record
+            if record is None:
+                self._done.wait(_WAIT_S)
+                continue
+            self._done.wait(REHEARSE_EVERY_S if self._has_rehearsed(record) else _TRY_AGAIN_S)
+
+    def _has_rehearsed(self, record: EpochRecord) -> bool:
+        try:
+            self._rehearse(record)
+        except MustelaError as error:
+            self._listener.on_error(error)
+            self._is_rehearsed = False
+        else:
+            self._is_rehearsed = True
+        return self._is_rehearsed
 
     def _follow(self) -> None:
         while not self._done.is_set():

@@ -22,11 +22,11 @@ from mustela.plan.plan import Plan
 from mustela.queries.errors import StateUnavailableError
 from mustela.queries.source import Edition
 from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.record.group_marks import marks_of
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.replica.copies import ROWS_MAX, ReplicaCopies, Tail, distance
 from mustela.runtime.replica.edition import Marks, ReplicaEdition
 from mustela.runtime.replica.epoch_feed import EpochFeed, KafkaEpochFeed
-from mustela.runtime.replica.marks import marks_of
 from mustela.runtime.topics.staleness import stale_ages
 
 __all__ = ["Replica", "Sources"]

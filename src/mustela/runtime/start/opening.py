@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from mustela.api.handlers import app_handlers, wants_raws
@@ -13,7 +14,7 @@ from mustela.connectors.kafka.errors import TransactionFenced
 from mustela.connectors.kafka.row_checks import RowChecks, RowLimits
 from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import MustelaError
-from mustela.plan.epoch import Program, RestoreOrder
+from mustela.plan.epoch import EpochOrder, Program, RestoreOrder
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.committer import Committer
@@ -22,12 +23,15 @@ from mustela.runtime.engine import Engine, EpochJobError
 from mustela.runtime.events import Listener, Restoring, Said
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import LocalState, World
+from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.record.group_marks import marks_of
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.time.epoch_timer import call_wait_ms
 from mustela.runtime.time.watermark import steady_ms, topic_options
 from mustela.runtime.topics.application_topics import first_chooser
 from mustela.runtime.topics.global_tables import GlobalFollower
 from mustela.state.faults import StateDamagedError, StateGoneError
+from mustela.state.interfaces import Token
 
 __all__ = ["CLAIMS_MAX", "Opening", "all_groups", "check_before_start", "row_handler", "row_limits"]
 
@@ -121,6 +125,7 @@ class Opening:
         self.global_tables = GlobalFollower(plan, world.cluster, self._say)
         self._state_dir = settings.state_dir
         self._is_loaded = False
+        self._rehearsed: Program | None = None
         self.before_restore: Callable[[CommittedState], None] = lambda _state: None
 
     def row_checks(self) -> RowChecks:
@@ -232,11 +237,39 @@ class Opening:
         for place in {self._state_dir, settings.state_dir}:
             disk.remove_unclaimed(place, name, claimed)
 
+    def rehearse(self, record: EpochRecord, place: Path) -> None:
+        """Let the engine run an epoch of this program that does nothing, before any claim.
+
+        Args:
+            record: The last epoch that another instance committed, with the program's names of
+                stores.
+            place: The directory of local state.
+
+        Raises:
+            MustelaError: If the engine cannot run the program.
+        """
+        self._state_dir = place
+        program = self._program(record)
+        if self._rehearsed is not None:
+            program = _with_identity_if_same(program, self._rehearsed)
+        order = EpochOrder(
+            token=Token(record.incarnation, record.epoch, 0),
+            ranges=((),) * self._engine.cores,
+            marks=marks_of(self.plan, record),
+            now_ms=self._world.clock.now_ms(),
+            probe=True,
+        )
+        self._engine.rehearse(program, order)
+        self._rehearsed = program
+
     def _load(self, state: CommittedState) -> None:
-        self._engine.load(self._program(state))
+        program = self._program(state)
+        if self._rehearsed is not None:
+            program = _with_identity_if_same(program, self._rehearsed)
+        self._engine.load(program)
         self._is_loaded = True
 
-    def _program(self, state: CommittedState) -> Program:
+    def _program(self, state: CommittedState | EpochRecord) -> Program:
         settings = self._settings
         new_topics = (self.recovery.widest_source, settings.replication_factor)
         return Program(
@@ -316,6 +349,12 @@ class Opening:
             else:
                 self.recovery.unlogged.restored(total)
                 return
+
+
+def _with_identity_if_same(program: Program, known: Program) -> Program:
+    """Return a program under the identity of a known one if it is the same otherwise."""
+    named = replace(program, identity=known.identity)
+    return named if named == known else program
 
 
 def all_groups(state: CommittedState) -> RestoreOrder:
