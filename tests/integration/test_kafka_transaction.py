@@ -174,6 +174,25 @@ def test_a_newer_producer_fences_the_older_one(
     commit_rows(newer, topic, [b"still"])
 
 
+def test_a_warm_producer_fences_nothing_before_it_is_opened(
+    make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
+) -> None:
+    """What is connected ahead is what claims, and is used up or let go by that."""
+    topic, older = make_topic(), make_sink("warm")
+    newer = TransactionalSink(properties, "warm")
+    newer.warm()
+    newer.warm()
+    commit_rows(older, topic, [b"old"])
+    newer.open()
+    commit_rows(newer, topic, [b"new"])
+    older.begin()
+    older.produce_columns(topic, [b"k"], [b"late"])
+    with pytest.raises(TransactionFenced):
+        finish(older)
+    newer.close()
+    assert committed(properties, topic) == [(None, b"old"), (None, b"new")]
+
+
 def test_an_older_producer_is_fenced_at_every_call(
     make_topic: MakeTopic, make_sink: MakeSink
 ) -> None:

@@ -194,6 +194,9 @@ class SimTransactions:
         self._ends: dict[tuple[str, int], int] = {}
         self._error: str | None = None
 
+    def warm(self) -> None:
+        """Nothing is connected here."""
+
     def reopen(self) -> None:
         """Make a new producer: older ones are fenced, and what they left open is ended.
 

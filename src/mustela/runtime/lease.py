@@ -102,7 +102,7 @@ class StandbyReport(msgspec.Struct, frozen=True, kw_only=True):
         ttl_ms: How long to listen before it is taken for dead, in milliseconds.
         epoch: The epoch that its replica shows; -1 if none.
         memory_bytes: Memory of its processes.
-        ready: Whether its engine has started and its replica follows.
+        ready: Whether its replica follows, and its engine has rehearsed an epoch.
     """
 
     standby: str

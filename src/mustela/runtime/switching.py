@@ -102,7 +102,7 @@ def no_standby(application_id: str, alive: Iterable[StandbyReport]) -> NoStandby
     return NoStandbyError(
         f"no standby of {application_id} is ready to take over",
         evidence={"waiting": waiting or "none"},
-        why="a standby is ready when its Spark has started and its state is that of the last epoch",
+        why="a standby is ready when it has rehearsed an epoch on the state of its host",
         fix="start one: mustela run MODULE:APP --standby; or wait until mustela ha status"
         f" {application_id} says that it is ready",
     )

@@ -221,6 +221,9 @@ class FakeSink:
         self._call("commit")
         self.committed.append(self.sent)
 
+    def warm(self) -> None:
+        """Nothing is connected here."""
+
     def reopen(self) -> None:
         self._call("reopen")
 

@@ -47,6 +47,7 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.plain import SMALL_BATCH_BYTES, PlainSink
 from mustela.connectors.kafka.refusals import Suspect, refused_of
+from mustela.connectors.kafka.spares import SpareProducers, init_transactions, let_go
 from mustela.connectors.kafka.transaction_failures import (
     Circumstances,
     ends_missing,
@@ -119,6 +120,7 @@ class TransactionalSink:
         self._servers = servers_of(properties)
         self._errors = ClientErrors()
         self._producer: Producer | None = None
+        self._spares = SpareProducers(lambda: self._client({}))
         self._group_metadata: object | None = None
         self._began: float | None = None
         self._deliveries = Deliveries(self._group)
@@ -133,6 +135,10 @@ class TransactionalSink:
         """Whether there is a producer; there is none before `open` and after an error."""
         return self._producer is not None
 
+    def warm(self) -> None:
+        """Connect producers for a later `open`; this claims and fences nothing."""
+        self._spares.warm()
+
     def open(self) -> None:
         """Make a producer, fence every older one and end what it left open.
 
@@ -141,8 +147,9 @@ class TransactionalSink:
             TransactionTimeoutRefused: If the broker does not allow the commit timeout.
             EnvironmentFault: If it refuses for another reason.
         """
-        self.close()
+        self._end()
         self._producer = self._connect({})
+        self._spares.close()
         self._errors.heard()
 
     def reopen(self) -> None:
@@ -336,6 +343,10 @@ class TransactionalSink:
 
     def close(self) -> None:
         """Let the producer go. A transaction that is open is aborted, if that is quick."""
+        self._spares.close()
+        self._end()
+
+    def _end(self) -> None:
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -366,8 +377,7 @@ class TransactionalSink:
         defaults = {
             "linger.ms": 5,
             "batch.num.messages": 100_000,
-            # Calls of the transaction wait this long between steps; the default of 100 ms would
-            # be most of an epoch.
+            # Between the steps of a transaction; the default of 100 ms would be most of an epoch.
             "retry.backoff.ms": 5,
             "retry.backoff.max.ms": 200,
             "reconnect.backoff.ms": 50,
@@ -389,17 +399,17 @@ class TransactionalSink:
         start = perf_counter()
         deadline = start + self._options.open_timeout
         step = INIT_FIRST_STEP_S
-        producer = self._client(overrides)
+        producer = self._client(overrides) if overrides else self._spares.take()
         while True:
             try:
-                _init(producer, min(step, max(0.1, deadline - perf_counter())))
+                init_transactions(producer, min(step, max(0.1, deadline - perf_counter())))
             except KafkaException as raised:
                 waited = perf_counter() - start
                 self._check_again(producer, error_of(raised), doing, waited)
                 if step < INIT_LAST_STEP_S or isinstance(raised, StuckError):
                     step *= 2
-                    _let_go(producer, raised)
-                    producer = self._client(overrides)
+                    let_go(producer, raised)
+                    producer = self._client(overrides) if overrides else self._spares.take()
             else:
                 return producer
 
@@ -524,7 +534,7 @@ class TransactionalSink:
         ):
             # A new producer would have to wait for the coordinator to do this.
             abort_quietly(producer)
-        _let_go(producer, raised)
+        let_go(producer, raised)
         if self._refused or self._suspects or (error and self._is_about_rows(error)):
             refusal = self._refusal(error)
             if refusal is not None:
@@ -588,13 +598,3 @@ def _rows(columns: Columns, span: slice) -> Columns:
         partitions=columns.partitions,
         rows=range(len(columns))[span],
     )
-
-
-def _init(producer: Producer, seconds: float) -> None:
-    within(producer, lambda: producer.init_transactions(seconds), seconds)
-
-
-def _let_go(producer: Producer, raised: KafkaException | None) -> None:
-    """Close a producer, unless a call is still inside it: that one keeps it."""
-    if not isinstance(raised, StuckError):
-        discard(producer)

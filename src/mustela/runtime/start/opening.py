@@ -259,6 +259,7 @@ class Opening:
             now_ms=self._world.clock.now_ms(),
             probe=True,
         )
+        self._world.transactions.warm()
         self._engine.rehearse(program, order)
         self._rehearsed = program
 
