@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from mustela.admin.catalogue import CATALOGUE
+from mustela.admin.catalogue import CATALOGUE, Metric
 from mustela.admin.counted import Sample, samples_of_counter
 from mustela.admin.endpoints import Answer
 from mustela.admin.kafka_streams import StreamsNames
@@ -16,7 +16,7 @@ from mustela.runtime.events import AppState
 from mustela.runtime.status.snapshot import Histogram, SourcesView, lag_of
 from mustela.runtime.status.watched import Watched
 
-__all__ = ["AppCollector", "metrics_answer"]
+__all__ = ["AppCollector", "families_of", "metrics_answer"]
 
 _CLIENTS_NOW: Final = {
     "queue_messages": ("mustela_kafka_queue_messages",),
@@ -142,35 +142,49 @@ class AppCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families for prometheus_client."""
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        kinds = {
-            "counter": CounterMetricFamily,
-            "gauge": GaugeMetricFamily,
-            "histogram": HistogramMetricFamily,
-        }
-        families: dict[str, Any] = {}
-        for name, labels, value in self.samples():
-            metric = CATALOGUE[name]
-            if name not in families:
-                families[name] = kinds[metric.kind](name, metric.meaning, labels=metric.labels)
-            if isinstance(value, Histogram):
-                buckets = [
-                    ("+Inf" if bound == float("inf") else repr(bound), float(count))
-                    for bound, count in value.up_to()
-                ]
-                families[name].add_metric(labels, buckets, value.total_s)
-            else:
-                families[name].add_metric(labels, float(value))
+        families = families_of(self.samples(), CATALOGUE)
+        kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
         for name, of, labels, value in self._streams.samples():
             if name not in families:
                 families[name] = kinds[of.kind](name, f"Here: {of.meaning}.", labels=of.labels)
             families[name].add_metric(labels, float(value))
         yield from families.values()
+
+
+def families_of(samples: Iterable[Sample], catalogue: Mapping[str, Metric]) -> dict[str, Any]:
+    """Return the metric families of samples, by name, for prometheus_client.
+
+    Args:
+        samples: The values.
+        catalogue: Kind, labels and meaning of each.
+    """
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    kinds = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    families: dict[str, Any] = {}
+    for name, labels, value in samples:
+        metric = catalogue[name]
+        if name not in families:
+            families[name] = kinds[metric.kind](name, metric.meaning, labels=metric.labels)
+        if isinstance(value, Histogram):
+            buckets = [
+                ("+Inf" if bound == float("inf") else repr(bound), float(count))
+                for bound, count in value.up_to()
+            ]
+            families[name].add_metric(labels, buckets, value.total_s)
+        else:
+            families[name].add_metric(labels, float(value))
+    return families
 
 
 def _sources(view: SourcesView, now_ms: int) -> Iterator[Sample]:
@@ -189,15 +203,19 @@ def _sources(view: SourcesView, now_ms: int) -> Iterator[Sample]:
         yield "mustela_store_changelog_end", (store,), sum(ends)
 
 
-def metrics_answer(collector: AppCollector) -> Any:
-    """Return the handler of ``/metrics``."""
+def metrics_answer(collector: Any) -> Any:
+    """Return the handler of ``/metrics``.
+
+    Args:
+        collector: A collector of prometheus_client.
+    """
 
     def respond(_watched: Watched, _query: Mapping[str, str]) -> Answer:
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)  # pyright: ignore[reportArgumentType] - it needs no base
+        registry.register(collector)
         return Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
 
     return respond

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mustela.admin.catalogue import CATALOGUE
+from mustela.admin.catalogue import CATALOGUE, Metric
 from mustela.admin.kafka_streams import KAFKA_STREAMS, streams_name
+from mustela.admin.replica.shown import REPLICA_METRICS
 
 __all__ = ["render_metrics"]
 
@@ -17,6 +18,13 @@ The [admin server](../guides/admin.md) shows these at `/metrics`, in Prometheus'
 are computed on request, from what the driver keeps anyway and from what each
 task reports once at its end. Nothing is counted record by record. Counters begin at 0 with each
 process. A metric without a value, such as the watermark before any record, is left out.
+
+"""
+
+_REPLICA = """
+## Metrics of a replica
+
+A process of [`mustela serve`](../guides/replicas.md) shows these.
 
 """
 
@@ -39,13 +47,7 @@ def render_metrics() -> str:
         >>> "| `mustela_lag_records` | gauge | `topic`, `partition` |" in render_metrics()
         True
     """
-    own = _table(
-        ("Metric", "Kind", "Labels", "Meaning"),
-        (
-            (f"`{metric.name}`", metric.kind, _listed(metric.labels), metric.meaning)
-            for metric in CATALOGUE.values()
-        ),
-    )
+    own, replica = _of(CATALOGUE.values()), _of(REPLICA_METRICS.values())
     others = _table(
         ("`jmx`", "`micrometer`", "Labels", "Here"),
         (
@@ -58,7 +60,17 @@ def render_metrics() -> str:
             for metric in KAFKA_STREAMS
         ),
     )
-    return _HEAD + own + _STREAMS + others
+    return _HEAD + own + _REPLICA + replica + _STREAMS + others
+
+
+def _of(metrics: Iterable[Metric]) -> str:
+    return _table(
+        ("Metric", "Kind", "Labels", "Meaning"),
+        (
+            (f"`{metric.name}`", metric.kind, _listed(metric.labels), metric.meaning)
+            for metric in metrics
+        ),
+    )
 
 
 def _listed(labels: Iterable[str]) -> str:

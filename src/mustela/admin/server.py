@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -21,20 +21,43 @@ from mustela.admin.metrics import AppCollector, metrics_answer
 from mustela.config.admin import AdminSettings, host_and_port
 from mustela.runtime.status.watched import Watched
 
-__all__ = ["AdminServer"]
+__all__ = ["AdminServer", "Shown"]
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+def _of_application(watched: Watched) -> tuple[Endpoint, ...]:
+    return endpoints(metrics_answer(AppCollector(watched)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a server shows beside data.
+
+    Attributes:
+        endpoints: Returns its endpoints.
+        probes: The endpoints of its probe port.
+        has_changes: Whether it knows what the last epochs changed.
+    """
+
+    endpoints: Callable[[Watched], tuple[Endpoint, ...]] = _of_application
+    probes: tuple[Endpoint, ...] = field(default_factory=probe_endpoints)
+    has_changes: bool = True
+
+
 class AdminServer:
     """Serves an application over HTTP; see `mustela.runtime.status.watched.Admin`.
+
+    Args:
+        shown: What it shows beside data; default: an application.
 
     Attributes:
         address: Its URL, such as ``http://127.0.0.1:8080``; empty while it does not listen.
         probe_address: The URL of the probe port; empty without one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown | None = None) -> None:
+        self._shown = shown or Shown()
         self.address = ""
         self.probe_address = ""
         self._listening: Listening | None = None
@@ -74,7 +97,7 @@ class AdminServer:
             if admin.probe_listen:
                 probing = stack.enter_context(contextlib.closing(bind(admin.probe_listen)))
                 self.probe_address = f"http://{_shown(_probe_host(admin), probing)}"
-                places.append(Place(socket=probing, app=_probe(watched, policy)))
+                places.append(Place(socket=probing, app=self._probe(watched, policy)))
             self._write_access(watched)
             limits = Limits(arrival_s=admin.request_timeout.total_seconds())
             self._listening = Listening(places, limits)
@@ -120,8 +143,12 @@ class AdminServer:
 
     def _application(self, watched: Watched, policy: Policy) -> ASGI:
         known = replace(watched, plan=cache(watched.plan), topology=cache(watched.topology))
-        answer = metrics_answer(AppCollector(known))
-        return application(known, (*endpoints(answer), *self._data(known)), policy)
+        return application(known, (*self._shown.endpoints(known), *self._data(known)), policy)
+
+    def _probe(self, watched: Watched, policy: Policy) -> ASGI:
+        """Return the application of the probe port, which answers all requests, for any Host."""
+        anybody = replace(policy, hosts=frozenset({ANY_HOST}), is_strict=False)
+        return application(watched, self._shown.probes, anybody)
 
     def _data(self, watched: Watched) -> tuple[Endpoint, ...]:
         """Return the endpoints for data, made once: they share cursors, snapshots and limits."""
@@ -132,7 +159,7 @@ class AdminServer:
                 settings=watched.settings,
                 queries=watched.queries,
                 clock=watched.board.clock,
-                changes=watched.board.changes,
+                changes=watched.board.changes if self._shown.has_changes else None,
                 functions=watched.functions,
                 sizes=lambda: watched.board.measures.sizes(),
                 say=_quietly(watched.say),
@@ -153,12 +180,6 @@ class AdminServer:
         )
         access.write(access_file(settings), settings.state_dir)
         self._access = access, watched
-
-
-def _probe(watched: Watched, policy: Policy) -> ASGI:
-    """Return the application of the probe port, which answers all requests, for any Host."""
-    anybody = replace(policy, hosts=frozenset({ANY_HOST}), is_strict=False)
-    return application(watched, probe_endpoints(), anybody)
 
 
 def _host_of(admin: AdminSettings) -> str:

@@ -137,6 +137,7 @@ def own_commands() -> App:
         reset,
         schemas,
         sending,
+        serve,
         settings,
         state,
         status,
@@ -151,6 +152,7 @@ def own_commands() -> App:
         suppress_keyboard_interrupt=False,
     )
     app.command(applications.run)
+    app.command(serve.serve)
     app.command(applications.describe)
     app.command(applications.explain)
     app.command(applications.topology)

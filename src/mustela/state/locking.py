@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mustela.state.faults import StateLockedError, gone
 
-__all__ = ["WriteLock", "hold", "is_held"]
+__all__ = ["WriteLock", "hold", "is_held", "try_hold"]
 
 _STEP_MS = 5
 
@@ -29,6 +29,21 @@ def hold(path: Path) -> int:
     """
     descriptor = _opened(path, os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def try_hold(path: Path) -> int | None:
+    """Take the lock of a file, if no live process holds it.
+
+    Returns:
+        The descriptor that holds it, until it is closed; None if somebody else does.
+    """
+    descriptor = _opened(path, os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
     return descriptor
 
 

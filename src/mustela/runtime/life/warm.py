@@ -7,10 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mustela.clock import Clock
-from mustela.errors import EnvironmentFault, MustelaError
+from mustela.errors import MustelaError
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.events import Listener, Said
 from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.runtime.replica.following import follow
 from mustela.runtime.replica.replica import Replica
 
 __all__ = ["WarmStandby"]
@@ -140,21 +141,9 @@ class WarmStandby:
         return self._is_rehearsed
 
     def _follow(self) -> None:
-        while not self._done.is_set():
-            try:
-                self._replica.step(_WAIT_S)
-            except EnvironmentFault as error:
-                self._listener.on_error(error)
-                if not error.retryable:
-                    self._give_up(error)
-                    return
-                self._done.wait(_TRY_AGAIN_S)
-            except MustelaError as error:
-                self._give_up(error)
-                return
-            else:
-                if self._replica.record is None:
-                    self._done.wait(_WAIT_S)
+        lost = follow(self._replica, self._done, self._listener.on_error)
+        if lost is not None:
+            self._give_up(lost)
 
     def _give_up(self, error: MustelaError) -> None:
         self._is_lost = True

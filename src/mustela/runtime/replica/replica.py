@@ -102,8 +102,8 @@ class Replica:
     @property
     def behind(self) -> int:
         """How many known epochs are not shown yet."""
-        newest = self._waiting[-1] if self._waiting else self._last
-        shown = self.record
+        waiting, shown = self._waiting, self.record  # another thread may replace both
+        newest = waiting[-1] if waiting else self._last
         if newest is None or shown is None:
             return 0 if newest is None else 1
         return max(0, newest.epoch - shown.epoch)
