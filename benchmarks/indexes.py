@@ -58,11 +58,11 @@ class Store:
         overlay = Overlay(self._environment.snapshot(self._committed))
         rows = self.spec.traits.rows(overlay.store("s"), self.spec)
         work(open_group_store(rows, self.spec, plain=False))
-        changes = overlay.changes()
+        changes, known = overlay.changes(), overlay.known()
         overlay.close()
         if write:
             token = Token(1, self._epoch, 0)
-            self._environment.write_pending(token, self._committed, changes)
+            self._environment.write_pending(token, self._committed, changes, known)
             self._committed = Committed(token=token)
             self._environment.fold(self._committed)
         return time.process_time() - begun

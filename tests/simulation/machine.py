@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from mustela.state.codec import Meta
 from mustela.state.directories import environment_path
 from mustela.state.faults import gone
+from mustela.state.index import NOTHING_KNOWN, KnownRows
 from mustela.state.interfaces import (
     Changes,
     Committed,
@@ -68,10 +70,16 @@ class DiskEnvironment(MemoryEnvironment):
         refuse(self._meta.judged(self._spec, self._machine.boot), self.path)
         self._meta.use(self._machine.boot)
 
-    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+    def write_pending(
+        self,
+        token: Token,
+        committed: Committed,
+        changes: Changes,
+        known: Mapping[str, KnownRows] = NOTHING_KNOWN,
+    ) -> None:
         """Store an epoch's changes; a kill comes before it or after it."""
         self._writes()
-        super().write_pending(token, committed, changes)
+        super().write_pending(token, committed, changes, known)
         self._machine.at("disk")
 
     def fold(self, committed: Committed) -> None:

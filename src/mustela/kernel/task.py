@@ -379,11 +379,11 @@ class LaneTask:
         logged_stores = self._stage.logged
         for group in list(self._open):
             state, overlay = self._open.pop(group)
-            changes = overlay.changes()
+            changes, known = overlay.changes(), overlay.known()
             overlay.close()
             if not changes:
                 continue
-            state.environment.write_pending(self._order.token, state.committed, changes)
+            state.environment.write_pending(self._order.token, state.committed, changes, known)
             self._report.wrote.append(group)
             logged = overlay.logged(changes)
             for store in logged_stores:

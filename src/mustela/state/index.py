@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
-from types import CodeType
-from typing import Any
+from types import CodeType, MappingProxyType
+from typing import Any, Final
 
-__all__ = ["Index", "NamedIndexes", "index_table", "indexes_digest"]
+__all__ = [
+    "NOTHING_KNOWN",
+    "Index",
+    "KnownRows",
+    "Line",
+    "Lines",
+    "NamedIndexes",
+    "index_table",
+    "indexes_digest",
+]
 
 NamedIndexes = tuple[tuple[str, "Index"], ...]
 """The indexes of a store, each with its name."""
+
+Line = tuple[bytes, bytes]
+"""A line of an index, as its table holds it; see ``kinds/indexing.py``."""
+
+Lines = tuple[Line, ...]
 
 _TABLE = "#index"
 
@@ -26,8 +40,8 @@ class Index:
         of: A function of the value, or a path of names: ``"address.city"`` takes an attribute or a
             dict's entry at each step, and None where there is none. The result is what
             `mustela.stores.ordered_bytes` takes; a function gives the same for the same value.
-        unique: Refuse a second key for an entry. The rows of one key group are compared: those that
-            were written for records of one key are always among them.
+        unique: Refuse a second key for an entry, within a key group: rows that were written for
+            records of one key are always compared, others only if they share the key group.
         none: Whether rows with None are in the index; otherwise they are left out.
 
     Example:
@@ -59,6 +73,23 @@ class Index:
         path = [repr(self.of)] if isinstance(self.of, str) else []
         flags = [name for name in ("unique", "none") if getattr(self, name)]
         return " ".join([*path, *flags])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """What an epoch knows of the rows that it changes, so that nobody finds it out again.
+
+    Attributes:
+        before: Rows as they were before the epoch, of some keys.
+        lines: The lines of rows as they are now, of some keys.
+    """
+
+    before: Mapping[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
+    lines: Mapping[bytes, Lines] = field(default_factory=dict[bytes, Lines])
+
+
+NOTHING_KNOWN: Final[Mapping[str, KnownRows]] = MappingProxyType({})
+"""By store: nothing."""
 
 
 def index_table(store: str) -> str:

@@ -18,7 +18,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions, UpgradingSerde
 from mustela.serdes.values import ValueSerde
 from mustela.state.faults import StoreError
-from mustela.state.index import NamedIndexes
+from mustela.state.index import NOTHING_KNOWN, KnownRows, NamedIndexes
 from mustela.state.store_kind import KINDS, StoreKind, kind_named
 
 __all__ = [
@@ -471,7 +471,13 @@ class Environment(Protocol):
         """
         ...
 
-    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+    def write_pending(
+        self,
+        token: Token,
+        committed: Committed,
+        changes: Changes,
+        known: Mapping[str, KnownRows] = NOTHING_KNOWN,
+    ) -> None:
         """Store an epoch's changes under its token, in one local transaction.
 
         The same transaction folds the pending of ``committed`` into the base, if it is not in there
@@ -481,6 +487,7 @@ class Environment(Protocol):
             token: This run of this epoch.
             committed: What was committed when the epoch began.
             changes: Rows sorted by key, each key once, by store.
+            known: What the epoch knows of those rows; saves work for stores with indexes.
 
         Raises:
             FencedStateError: If a higher incarnation has written here.

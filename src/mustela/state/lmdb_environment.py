@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from mustela.state.faults import (
     StateNotReadyError,
     gone,
 )
+from mustela.state.index import NOTHING_KNOWN, KnownRows
 from mustela.state.interfaces import (
     Changes,
     Committed,
@@ -241,7 +242,13 @@ class LmdbEnvironment:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+    def write_pending(
+        self,
+        token: Token,
+        committed: Committed,
+        changes: Changes,
+        known: Mapping[str, KnownRows] = NOTHING_KNOWN,
+    ) -> None:
         """Store an epoch's changes under its token; see `Environment.write_pending`."""
         for store in changes:
             self._store(store)
@@ -251,7 +258,8 @@ class LmdbEnvironment:
             self._fold_into(writer, committed)
             writer.standing.incarnation = token.incarnation
             txn, handle = writer.txn, writer.handle
-            changes = with_lines(self._spec.stores, changes, partial(self._base, txn, handle))
+            base = partial(self._base, txn, handle)
+            changes = with_lines(self._spec.stores, changes, base, known)
             blob = encode_pending(changes)
             txn.put(token_key(token), blob, db=handle.pending)
         layer = {store: dict(rows) for store, rows in changes.items()}

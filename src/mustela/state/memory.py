@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mustela.state.faults import StateNotReadyError, StoreError, gone
+from mustela.state.index import NOTHING_KNOWN, KnownRows
 from mustela.state.interfaces import Changes, Committed, Condition, EnvironmentSpec, Token
 from mustela.state.kinds.indexing import tables_of, with_lines
 from mustela.state.ordered import OrderedLayer, key_slice, merge_layers, prefix_end
@@ -190,7 +191,13 @@ class MemoryEnvironment:
         self._views.remove(view)
         self._shared = bool(self._views)
 
-    def write_pending(self, token: Token, committed: Committed, changes: Changes) -> None:
+    def write_pending(
+        self,
+        token: Token,
+        committed: Committed,
+        changes: Changes,
+        known: Mapping[str, KnownRows] = NOTHING_KNOWN,
+    ) -> None:
         """Store an epoch's changes under its token; see `Environment.write_pending`."""
         check_fence(self._standing, token.incarnation, self._where)
         check_token(token, committed)
@@ -199,7 +206,7 @@ class MemoryEnvironment:
                 raise unknown_store(store, self._spec)
         self.fold(committed)
         self._standing.incarnation = token.incarnation
-        changes = with_lines(self._spec.stores, changes, self._rows)
+        changes = with_lines(self._spec.stores, changes, self._rows, known)
         self._pendings = {token: {store: dict(rows) for store, rows in changes.items()}}
 
     def fold(self, committed: Committed) -> None:

@@ -86,7 +86,9 @@ def _unordered(msg: str) -> StoreError:
 
 def _text(head: bytes, data: bytes) -> bytes:
     # A zero byte is escaped, so that two of them end the value before all that could follow.
-    return head + data.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
+    if b"\x00" in data:
+        data = data.replace(b"\x00", b"\x00\xff")
+    return head + data + b"\x00\x00"
 
 
 def _integer(value: int) -> bytes:

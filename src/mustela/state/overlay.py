@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from mustela.state.index import index_table
+from mustela.state.index import KnownRows, Lines, index_table
 from mustela.state.interfaces import Changes, Rows, Snapshot
 from mustela.state.ordered import key_slice, merge_layers, prefix_slice
 
@@ -25,6 +25,7 @@ class StoreOverlay:
     Values are bytes, so a user's object that changes later cannot change what was stored.
 
     Attributes:
+        fresh_lines: If the store has indexes, the lines of each row that was written.
         name: The store's name.
         current: The current value of every key that was loaded or written; None for absent. After
             `load`, operators may read it directly; they must not change it.
@@ -37,12 +38,14 @@ class StoreOverlay:
         "_unlogged",
         "_written",
         "current",
+        "fresh_lines",
         "name",
     )
 
     def __init__(self, name: str, snapshot: Snapshot) -> None:
         self.name = name
         self.current: dict[bytes, bytes | None] = {}
+        self.fresh_lines: dict[bytes, Lines] = {}
         self._snapshot = snapshot
         self._before: dict[bytes, bytes | None] = {}
         self._written: dict[bytes, None] = {}  # in the order of their first writes
@@ -201,6 +204,11 @@ class StoreOverlay:
         return self._snapshot.count(self.name) - had + has
 
     @property
+    def known(self) -> KnownRows:
+        """What is known of the rows that were written, for the environment that writes lines."""
+        return KnownRows(self._before, self.fresh_lines)
+
+    @property
     def written(self) -> int:
         """How many keys were written."""
         return len(self._written)
@@ -302,6 +310,10 @@ class Overlay:
         """Return the rows to be stored and logged, by store; stores without any are left out."""
         found = {name: store.changes() for name, store in self._stores.items()}
         return {name: rows for name, rows in sorted(found.items()) if rows}
+
+    def known(self) -> dict[str, KnownRows]:
+        """Return what is known of changed rows, by store; for stores with indexes."""
+        return {name: store.known for name, store in self._stores.items() if store.fresh_lines}
 
     def logged(self, changes: Changes) -> dict[str, Rows]:
         """Return the rows of `changes` that the changelogs hear of."""

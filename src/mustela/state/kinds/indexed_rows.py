@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from mustela.state.faults import IndexTakenError, StoreError
+from mustela.state.index import Line, Lines
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.indexing import Indexer, Line, Lines, key_of
+from mustela.state.kinds.indexing import Indexer, key_of
 from mustela.state.kinds.layout import RowView
 from mustela.state.kinds.record_rows import RecordRows
 from mustela.state.ordered import merge_layers, prefix_end
@@ -40,7 +41,8 @@ class IndexedRows(RecordRows):
         super().__init__(view)
         self.indexer = Indexer(spec)
         self._epoch = view if isinstance(view, StoreOverlay) else None
-        self._fresh: dict[bytes, Lines] = {}
+        self._fresh: dict[bytes, Lines] = {} if self._epoch is None else self._epoch.fresh_lines
+        # What follows is kept from the first time that lines are read on; before, all is fresh.
         self._since: dict[bytes, int] = {}
         self._turn = 0
         self._dirty: set[bytes] = set()
@@ -71,9 +73,10 @@ class IndexedRows(RecordRows):
         self.view.put(key, value)
         if self._epoch is not None:
             self._fresh[key] = lines
-            self._dirty.add(key)
-            if key not in self._since:
-                self._since[key] = self._turn
+            if self._turn:
+                self._dirty.add(key)
+                if key not in self._since:
+                    self._since[key] = self._turn
 
     def put_many(
         self, rows: Mapping[bytes, bytes | None] | Iterable[tuple[bytes, bytes | None]]
@@ -91,15 +94,19 @@ class IndexedRows(RecordRows):
         self.view.put_many(written)
         if self._epoch is not None:
             self._fresh.update(fresh)
-            self._dirty.update(fresh)
-            for key in fresh:
-                self._since.setdefault(key, self._turn)
+            if self._turn:
+                self._dirty.update(fresh)
+                for key in fresh:
+                    self._since.setdefault(key, self._turn)
 
     def lines(self, low: bytes, high: bytes | None, *, reverse: bool = False) -> Iterator[Line]:
         """Iterate over the lines with low <= place < high, as they are now."""
         view: Any = self.view
         below: Iterator[Line] = view.lines(low, high, reverse=reverse)
         if self._fresh:
+            if not self._turn:
+                self._since = dict.fromkeys(self._fresh, 0)
+                self._dirty = set(self._fresh)
             above = self._above(low, high)
             # Rows that are written while this goes on do not vanish from it.
             since, turn = self._since, self._turn
