@@ -1,7 +1,9 @@
 """Rewriting an environment with full pages and without free ones.
 
 Copy-on-write leaves pages that are free until a later epoch uses them, and keys in random order
-leave pages half full: after many epochs a file holds two or three times its data.
+leave pages half full: after many epochs a file holds two or three times its data. A small file is
+mostly free pages: each epoch writes five or six, whatever it changes, and those of three epochs are
+kept apart.
 """
 
 from __future__ import annotations
@@ -12,20 +14,24 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mustela.state.directories import remove_tree
+from mustela.state.directories import make_private, remove_tree
 from mustela.state.interfaces import EnvironmentSpec
-from mustela.state.lmdb_files import LmdbOptions, OpenEnvironment, open_handle
+from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, open_handle
 
 if TYPE_CHECKING:
     import lmdb
     from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
 
-__all__ = ["is_worth_it", "live_bytes", "put_back", "replace_by_copy"]
+__all__ = ["is_worth_it", "live_bytes", "put_back", "replace_by_copy", "squeeze"]
 
-LEAST_BYTES = 1 << 20
-"""Smaller files are not compacted."""
+LEAST_BYTES = 1 << 16
+"""Smaller files are not compacted while they are in use: their next epochs need those pages."""
+
+SQUEEZED_MAX_BYTES = 1 << 20
+"""Up to this size, a file that is closed loses all its free pages."""
 
 _SHARE = 0.7
+_META_PAGES = 2
 _ROWS_AT_ONCE = 20_000
 
 
@@ -48,6 +54,31 @@ def is_worth_it(handle: OpenEnvironment) -> bool:
     return size >= LEAST_BYTES and live_bytes(handle) <= _SHARE * size
 
 
+def squeeze(root: Path, path: Path, handle: OpenEnvironment) -> None:
+    """Replace a small environment by a copy without free pages; call it with the write lock held.
+
+    It is synced before it takes the place of the old files, so a copy of what is clean is clean.
+
+    Args:
+        root: The directory of state.
+        path: The environment's.
+        handle: It, open and synced.
+    """
+    env = handle.env
+    page = env.stat()["psize"]
+    size = (env.info()["last_pgno"] + 1) * page
+    if size > SQUEEZED_MAX_BYTES or live_bytes(handle) + _META_PAGES * page > _SHARE * size:
+        return
+    fresh = _fresh(path)
+    remove_tree(fresh)
+    make_private(root, fresh)
+    env.copy(str(fresh), compact=True)
+    with (fresh / DATA_FILE).open("rb+") as file:
+        os.fchmod(file.fileno(), 0o600)
+        os.fsync(file.fileno())
+    _swap(path)
+
+
 def replace_by_copy(
     root: Path, path: Path, handle: OpenEnvironment, spec: EnvironmentSpec, options: LmdbOptions
 ) -> None:
@@ -57,7 +88,7 @@ def replace_by_copy(
     again. The old files are set aside between two renames; `put_back` undoes the first if a crash
     kept the second from happening.
     """
-    fresh, aside = _fresh(path), _aside(path)
+    fresh = _fresh(path)
     remove_tree(fresh)
     target = open_handle(root, fresh, spec, options)
     try:
@@ -67,9 +98,14 @@ def replace_by_copy(
         target.env.sync(True)
     finally:
         target.env.close()
+    _swap(path)
+
+
+def _swap(path: Path) -> None:
+    aside = _aside(path)
     remove_tree(aside)
     os.rename(path, aside)
-    os.rename(fresh, path)
+    os.rename(_fresh(path), path)
     remove_tree(aside)
 
 

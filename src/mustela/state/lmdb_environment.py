@@ -39,7 +39,13 @@ from mustela.state.interfaces import (
     Token,
 )
 from mustela.state.kinds.indexing import tables_of, with_lines
-from mustela.state.lmdb_compact import is_worth_it, live_bytes, put_back, replace_by_copy
+from mustela.state.lmdb_compact import (
+    is_worth_it,
+    live_bytes,
+    put_back,
+    replace_by_copy,
+    squeeze,
+)
 from mustela.state.lmdb_files import (
     DATA_FILE,
     LmdbOptions,
@@ -405,6 +411,7 @@ class LmdbEnvironment:
                 self._declare_open(handle)
                 replace_by_copy(self._root, self.path, handle, self._spec, self._options)
             self._drop()
+        self._opened()  # or a clean close would take it for one that was not used
         return True
 
     def close(self, *, clean: bool) -> None:
@@ -432,6 +439,7 @@ class LmdbEnvironment:
                         return
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
                 handle.env.sync(True)
+                squeeze(self._root, self.path, handle)
 
     def destroy(self) -> None:
         """Delete all state; the next use starts from empty."""

@@ -65,7 +65,7 @@ def test_a_file_shrinks_and_holds_what_it_held(root):
 
 def test_small_and_large_ones_are_left_alone(root):
     """Where there is little to gain, or too much to copy."""
-    environment, _, _ = grown(root, epochs=2, rows=100)
+    environment, _, _ = grown(root, epochs=2, rows=20)
     assert not environment.compact()
     environment.destroy()
     environment, _, _ = grown(root)
@@ -129,5 +129,69 @@ def test_a_crash_between_the_steps_loses_nothing(root, monkeypatch, renames):
     again = open_lmdb(root)
     assert rows_of(again, state) == sorted(model.items())
     assert again.compact()
+    assert rows_of(again, state) == sorted(model.items())
+    again.close(clean=False)
+
+
+@pytest.mark.parametrize("rows", [20, 1_500])
+def test_what_was_compacted_is_closed_cleanly(root, rows):
+    """After another boot it is used again, not restored."""
+    environment, state, model = grown(root, rows=rows)
+    environment.fold(state)
+    environment.compact()
+    environment.close(clean=True)
+    later = open_lmdb(root, boot="another")
+    assert later.condition(state) is Condition.CURRENT
+    assert rows_of(later, state) == sorted(model.items())
+    later.close(clean=False)
+
+
+def test_a_small_file_is_closed_without_its_free_pages(root):
+    """Five pages hold a few rows, where epochs leave seventeen; the next life goes on."""
+    environment, state, model = grown(root, rows=2)
+    environment.fold(state)
+    before = size(environment)
+    environment.close(clean=True)
+    assert size(environment) <= before // 2
+    assert size(environment) <= 7 * 4096
+    assert (environment.path / DATA_FILE).stat().st_mode & 0o777 == 0o600
+    assert verify_environments([environment.path]) == []
+    again = open_lmdb(root, boot="another")
+    token = Token(1, 99, 0)
+    again.write_pending(token, state, {"counts": [(b"new", b"row")]})
+    state = committed(token, counts=len(model) + 1)
+    assert rows_of(again, state) == sorted([*model.items(), (b"new", b"row")])
+    again.close(clean=False)
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_crash_while_a_small_file_is_closed_loses_nothing(root, monkeypatch, renames):
+    """It was closed cleanly before, so what is there is used after another boot, too."""
+    environment, state, model = grown(root, rows=2)
+    environment.fold(state)
+    done: list[int] = []
+    rename = os.rename
+
+    def crashing(*places):
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(1)
+        rename(*places)
+
+    removed = lmdb_compact.remove_tree
+
+    def leaving(path):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        removed(path)
+
+    monkeypatch.setattr(lmdb_compact.os, "rename", crashing)
+    monkeypatch.setattr(lmdb_compact, "remove_tree", leaving)
+    with pytest.raises(KeyboardInterrupt):
+        environment.close(clean=True)
+    monkeypatch.undo()
+    environment.close(clean=False)
+    again = open_lmdb(root, boot="another")
+    assert again.condition(state) is Condition.CURRENT
     assert rows_of(again, state) == sorted(model.items())
     again.close(clean=False)
