@@ -3,6 +3,9 @@
 Applications of all kinds get faults of all types, drawn from a seed so that each kind gets each
 type equally often for its weight; all that they write is checked. Then known bugs are planted, and
 must be found. ``./dev faults --summary --ledger FILE`` shows what was done so far.
+
+``./dev faults --standbys N`` gives shocks to three instances of an application instead, of which
+two wait.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
+from tests.faults import standbys
 from tests.faults.bugs import BUGS, environment_of
 from tests.faults.campaign import Campaign
 from tests.faults.kinds.registry import CHECKED
@@ -25,8 +29,10 @@ from tests.faults.ledger import Ledger, Line, table
 from tests.faults.process import ChildEndedError
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.slices import draw, make_broker, play, shocks_here
+from tests.faults.standbys import Network, plan
 
 SLICES_OF_A_BROKER = 6
+STANDBY_KINDS = ("word_count", "transfers", "sequence", "random_sums")
 LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
 
 
@@ -94,6 +100,33 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
     return played
 
 
+def run_standbys(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
+    """Give shocks to applications with standbys until there are enough; return what came of it."""
+    deadline = time.monotonic() + 60 * given.minutes
+    played: list[Line] = []
+    kinds = [kind for kind in given.kinds if kind in STANDBY_KINDS] or list(STANDBY_KINDS)
+    while time.monotonic() < deadline:
+        number = len(played)
+        left = given.standbys - sum(sum(line.faults.values()) for line in played)
+        if left <= 0:
+            break
+        seed, kind = given.seed + number, kinds[number % len(kinds)]
+        names = given.shock or plan(min(given.slice, left), random.Random(f"{seed}-{kind}"))
+        print(f"slice {number}: {kind} with standbys", flush=True)
+        directory = place / f"standbys-{number}"
+        with Network(directory / "broker") as network:
+            line = standbys.play(kind, names, seed=seed, network=network, directory=directory)
+        ledger.add(line)
+        played.append(line)
+        for violation in line.violations:
+            print(f"  VIOLATION {violation}", flush=True)
+        if not (given.keep and line.violations):
+            shutil.rmtree(directory, ignore_errors=True)
+        if not line.faults:
+            break
+    return played
+
+
 def _one_of(known: Collection[str], what: str) -> Callable[[str], str]:
     """Return what takes a name from the command line, if it is a known one."""
 
@@ -122,6 +155,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", type=kinds, default=list(CHECKED), help="with commas between")
     parser.add_argument("--fault", action="append", type=fault, help="only this, e.g. kill-worker")
+    parser.add_argument("--standbys", type=int, default=0, help="shocks to three instances instead")
+    shock = _one_of(standbys.SHOCKS, "shock")
+    parser.add_argument("--shock", action="append", type=shock, help="only this, e.g. cut-active")
     parser.add_argument("--ledger", type=Path, help=f"e.g. {LEDGER.name}")
     parser.add_argument("--resume", action="store_true", help="go on after what the ledger holds")
     parser.add_argument("--summary", action="store_true", help="only show the ledger")
@@ -143,7 +179,7 @@ def main(arguments: list[str]) -> int:
     bugs = given.bug or random.Random(given.seed).sample(sorted(BUGS), min(given.bugs, len(BUGS)))
     with tempfile.TemporaryDirectory(prefix="mustela-faults-", ignore_cleanup_errors=True) as name:
         place = given.keep or Path(name)
-        played = run(given, ledger, place)
+        played = (run_standbys if given.standbys else run)(given, ledger, place)
         missed: list[str] = []
         if bugs:
             with make_small_broker() as broker:

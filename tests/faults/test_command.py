@@ -10,7 +10,12 @@ from tests.faults.kinds.registry import CHECKED
 
 @pytest.mark.parametrize(
     ("option", "one_of_them"),
-    [("--fault", "kill-worker"), ("--kinds", "word_count"), ("--bug", "dead-letters-lost")],
+    [
+        ("--fault", "kill-worker"),
+        ("--kinds", "word_count"),
+        ("--bug", "dead-letters-lost"),
+        ("--shock", "cut-active"),
+    ],
 )
 def test_a_name_that_nothing_has_is_refused_with_those_that_there_are(
     option: str, one_of_them: str, capsys: pytest.CaptureFixture[str]

@@ -18,8 +18,10 @@ pytest_plugins = [
 ]
 
 PROGRAM = """
-import sys
+import sys, threading, time
+from pathlib import Path
 from mustela import App
+from mustela.errors import MustelaError
 from mustela.events import Listener
 
 name, servers, source, sink, place = sys.argv[1:]
@@ -44,6 +46,19 @@ class Tells(Listener):
             print("restored", sum(event.records.values()), flush=True)
 
 app.add_listener(Tells())
+
+def answers():
+    ask = Path(place + ".code") / "ask"
+    while True:
+        if ask.exists():
+            ask.unlink()
+            try:
+                print("said store", app.store("counts").get("w60"), flush=True)
+            except MustelaError as error:
+                print("said store", error.code, flush=True)
+        time.sleep(0.05)
+
+threading.Thread(target=answers, daemon=True).start()
 app.run()
 """
 
@@ -103,6 +118,12 @@ def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_rest
             lambda: {path.name for path in code.iterdir()} - others,
             "a worker of the second one has the program",
         )
+
+        def is_read() -> bool:
+            (code / "ask").touch()
+            return f"store {expected['w60']}" in second.told
+
+        world.until(is_read, "the second one reads what the first one has committed")
         assert second.lines[-1] == "state standby"
         first.signal(signal.SIGSTOP)
         send(range(300))

@@ -57,7 +57,7 @@ class Published:
         self._clock = clock
         self._state = state
         self._on_end = on_end
-        self._edition: _LiveEdition | None = None
+        self._edition: Edition | None = None
         self._places: tuple[Plan | None, Mapping[str, StorePlace]] = None, {}
         self._is_elsewhere = False
         self._waiting: list[threading.Event] = []
@@ -70,6 +70,16 @@ class Published:
             self._edition = _LiveEdition(state, engine, self._places[1])
         else:
             self._is_elsewhere = True
+        for event in tuple(self._waiting):
+            event.set()
+
+    def show(self, edition: Edition | None) -> None:
+        """Let readers see what a standby has of another instance's state.
+
+        Args:
+            edition: An epoch that was committed; None while none is whole.
+        """
+        self._edition = edition
         for event in tuple(self._waiting):
             event.set()
 
@@ -99,6 +109,14 @@ class Published:
                 " topic and read that",
             )
         state = self._state().value
+        if state == AppState.STANDBY.value:
+            msg = "the standby has no epoch to read now"
+            raise StateUnavailableError(
+                msg,
+                why="it has not caught up with the running instance, or cannot follow it",
+                fix="try again in a moment; the log says if it cannot follow",
+                fields={"state": state},
+            )
         msg = f"the stores cannot be read while the application is {state}"
         raise StateUnavailableError(
             msg,

@@ -12,7 +12,7 @@ from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch
 from mustela.runtime.passing_faults import PassingFaults
 
-__all__ = ["Standby", "others_alive"]
+__all__ = ["TURN_S", "Standby", "is_its_turn", "others_alive"]
 
 
 _PAUSE_S = 0.1
@@ -20,6 +20,9 @@ _PAUSE_S = 0.1
 
 REPORT_EVERY_S = 1.0
 """So often it reports about itself."""
+
+TURN_S = 2.0
+"""How long a standby lets each one that goes before it try: a claim takes a tenth of that."""
 
 SUCCESSOR_WAIT_S = 10.0
 """How long an instance that has handed over waits until the other one says that it is alive."""
@@ -33,12 +36,14 @@ class Standby:
         wait: Waits some seconds, and returns whether to wait no longer.
         on_rows: Receives what others write into the lease topic.
         report: Writes the report about itself, if there is one yet.
+        before: Returns how many other standbys take over rather than this one.
         expects: Whether another instance will be alive in a moment: this one has handed over.
     """
 
     wait: Callable[[float], bool]
     on_rows: Callable[[list[LeaseRow]], object]
     report: Callable[[], object]
+    before: Callable[[], int] = int
     expects: bool = False
 
 
@@ -48,12 +53,19 @@ class _Noting(KafkaLeaseLog):
     def __init__(self, settings: Settings, on_rows: Callable[[list[LeaseRow]], object]) -> None:
         super().__init__(settings)
         self._on_rows = on_rows
+        self._noted: int | None = None
 
     def read(self, start: int | None) -> tuple[int, list[Lease]]:
-        """Return the offset to read from next time, and the leases since ``start``."""
+        """Return the offset to read from next time, and the leases since ``start``.
+
+        What was written since the last call is handed on, whatever the start.
+        """
+        if start is None and self._noted is not None:
+            self.read(self._noted)
         end, rows = self.read_rows(start)
         if start is not None:
             self._on_rows(rows)
+        self._noted = end
         return end, [row for row in rows if isinstance(row, Lease)]
 
 
@@ -87,7 +99,31 @@ def others_alive(
                 expected_until = 0.0
                 yield lease
                 faults.retry(told, listener.on_error)
-            elif clock.monotonic() >= expected_until or standby.wait(_PAUSE_S):
+            elif clock.monotonic() < expected_until:
+                if standby.wait(_PAUSE_S):
+                    return
+            elif faults.retry(lambda: is_its_turn(watch, clock, standby), listener.on_error):
                 return
     finally:
         log.close()
+
+
+def is_its_turn(watch: LeaseWatch, clock: Clock, standby: Standby) -> bool:
+    """Return whether none of the standbys that go first has begun to take over.
+
+    Args:
+        watch: Listens for their leases.
+        clock: Monotonic time.
+        standby: Tells how many go first; each gets `TURN_S` seconds.
+    """
+    before = standby.before()
+    if not before:
+        return True
+    until = clock.monotonic() + TURN_S * before
+    watch.mark()
+    while clock.monotonic() < until:
+        if standby.wait(_PAUSE_S):
+            return True
+        if watch.newcomer() is not None:
+            return False
+    return True

@@ -40,8 +40,18 @@ class ReportedStandbys:
         return [row for row, heard in self._heard.values() if now - heard <= row.ttl_ms / 1000]
 
     def ready(self) -> list[StandbyReport]:
-        """Return those that can take over now."""
-        return [row for row in self.alive() if row.ready]
+        """Return those that can take over now, in the order in which they try."""
+        return sorted((row for row in self.alive() if row.ready), key=lambda row: row.standby)
+
+    def before(self, name: str, *, ready: bool) -> int:
+        """Return how many standbys take over rather than one of them.
+
+        Args:
+            name: Its name: the names order those that are ready.
+            ready: Whether it is.
+        """
+        others = [row.standby for row in self.ready() if row.standby != name]
+        return sum(not ready or other < name for other in others)
 
 
 class Standbys(ReportedStandbys):
@@ -60,13 +70,18 @@ class Standbys(ReportedStandbys):
         self._hand_over = hand_over
         self._say = say
 
-    def hear(self, rows: Iterable[LeaseRow]) -> None:
-        """Take rows of the lease topic; hand over if one asks for it."""
+    def hear_of_others(self, rows: Iterable[LeaseRow]) -> None:
+        """Take rows of the lease topic; nobody is asked."""
         for row in rows:
             if isinstance(row, StandbyReport):
                 self.note(row)
-            elif isinstance(row, TakeOver) and not row.by:
-                self._asked()
+
+    def hear(self, rows: Iterable[LeaseRow]) -> None:
+        """Take rows of the lease topic; hand over if one asks for it."""
+        rows = list(rows)
+        self.hear_of_others(rows)
+        if any(isinstance(row, TakeOver) and not row.by for row in rows):
+            self._asked()
 
     def switch(self, application_id: str) -> None:
         """Hand over to a standby.

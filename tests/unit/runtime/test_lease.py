@@ -20,6 +20,7 @@ from mustela.runtime.lease import (
     encode_lease,
     lease_spec,
 )
+from mustela.runtime.standby import TURN_S, Standby, is_its_turn
 
 SOON = 120.0
 
@@ -77,6 +78,47 @@ def watch_of(
         clock.sleep(seconds)
 
     return LeaseWatch(log, clock, pause)
+
+
+class Waits:
+    """A standby that waits on a clock by hand.
+
+    Attributes:
+        seconds: How long it has waited.
+    """
+
+    def __init__(self, before: int, then: Callable[[], object] = bool) -> None:
+        self.seconds = 0.0
+        self.clock = ManualClock()
+        self.is_promoted = False
+        self.standby = Standby(
+            wait=self._wait, on_rows=lambda _: None, report=bool, before=lambda: before
+        )
+        self._then = then
+
+    def _wait(self, seconds: float) -> bool:
+        self.clock.sleep(seconds)
+        self.seconds += seconds
+        self._then()
+        return self.is_promoted
+
+
+def test_a_standby_lets_those_before_it_try() -> None:
+    """For two seconds each; it takes its turn if none begins, or if it is told to."""
+    log = FakeLeaseLog(lease("dead"))
+    waits = Waits(0)
+    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert waits.seconds == 0
+    waits = Waits(2)
+    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert waits.seconds == pytest.approx(2 * TURN_S, abs=0.2)
+    waits = Waits(2)
+    waits.is_promoted = True
+    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert waits.seconds < TURN_S
+    waits = Waits(2, lambda: log.leases.append(lease("next")))
+    assert not is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert waits.seconds < TURN_S
 
 
 def test_a_lease_survives_the_topic() -> None:

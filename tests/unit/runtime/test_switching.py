@@ -96,3 +96,12 @@ def test_a_standby_with_the_same_directory_is_known() -> None:
     running.standbys.hear([report()])
     assert running.standbys.share_state("boot:/state")
     assert not running.standbys.share_state("boot:/elsewhere")
+
+
+def test_the_names_of_standbys_order_those_that_are_ready() -> None:
+    """One that is not ready comes after all of them; the order is that of a switch."""
+    standbys = Running().standbys
+    standbys.hear_of_others([report("c"), report("a", ready=False), report("b")])
+    assert [standbys.before(name, ready=True) for name in ("a", "b", "c", "d")] == [0, 0, 1, 2]
+    assert standbys.before("a", ready=False) == 2
+    assert [row.standby for row in standbys.ready()] == ["b", "c"]

@@ -18,6 +18,7 @@ class FollowedReplica:
 
     def __init__(self) -> None:
         self.record: Any = None
+        self.shown: Any = None
         self.closed: list[bool] = []
 
     def step(self, wait_s: float) -> bool:
@@ -63,16 +64,18 @@ def test_a_standby_is_ready_when_an_epoch_was_rehearsed(monkeypatch: Any) -> Non
     for name in ("_WAIT_S", "_TRY_AGAIN_S"):
         monkeypatch.setattr(warm_module, name, 0.001)
     replica, notes, rehearse = FollowedReplica(), Notes(), Rehearsals(failing=2)
-    warm = WarmStandby(lambda: None, rehearse, replica, SystemClock(), notes)  # type: ignore[arg-type]
+    shown: list[Any] = []
+    warm = WarmStandby(lambda: None, rehearse, shown.append, replica, SystemClock(), notes)  # type: ignore[arg-type]
     warm.start()
     assert not warm.is_ready
     assert not rehearse.records
-    replica.record = SimpleNamespace(epoch=7)
+    replica.record = replica.shown = SimpleNamespace(epoch=7)
     assert rehearse.enough.wait(PATIENCE_S)
     warm.take_over()
     assert warm.is_ready
     assert [type(error) for error in notes.errors] == [EnvironmentFault] * 2
     assert rehearse.records == [replica.record] * 3
+    assert set(map(id, shown)) <= {id(None), id(replica.shown)}
 
 
 def test_an_epoch_is_rehearsed_again_before_an_engine_ends_idle_workers(monkeypatch: Any) -> None:
@@ -87,7 +90,7 @@ def test_an_epoch_is_rehearsed_again_before_an_engine_ends_idle_workers(monkeypa
         if len(rehearse.records) == 3:
             again.set()
 
-    warm = WarmStandby(lambda: None, repeat, replica, SystemClock(), Notes())  # type: ignore[arg-type]
+    warm = WarmStandby(lambda: None, repeat, lambda _: None, replica, SystemClock(), Notes())  # type: ignore[arg-type]
     warm.start()
     assert again.wait(PATIENCE_S)
     warm.stop()

@@ -147,6 +147,7 @@ class Life:
                     self._start_engine(engine)
                 else:
                     warm.take_over()
+                    means.published.end()
                 self.coordinator = self._rehearsing or self._new_coordinator(engine, world, checked)
                 if warm is not None:
                     self.coordinator.run.opening.before_restore = partial(self._reach, warm)
@@ -255,6 +256,9 @@ class Life:
             wait=wait,
             on_rows=self._heard_by_standby,
             report=lambda: None if warm is None else self._report(warm),
+            before=lambda: self.standbys.before(
+                self._name, ready=warm is not None and warm.is_ready
+            ),
             expects=expects,
         )
         try:
@@ -276,6 +280,7 @@ class Life:
         return warm
 
     def _heard_by_standby(self, rows: Iterable[LeaseRow]) -> None:
+        self.standbys.hear_of_others(rows)
         if any(isinstance(row, TakeOver) and row.by == self._name for row in rows):
             self._standing.is_promoted.set()
 
@@ -323,7 +328,12 @@ class Life:
             self._rehearsing.run.opening.rehearse(record, place)
 
         warm = WarmStandby(
-            lambda: self._start_engine(engine), rehearse, replica, means.clock, standing.fan
+            lambda: self._start_engine(engine),
+            rehearse,
+            means.published.show,
+            replica,
+            means.clock,
+            standing.fan,
         )
         warm.start()
         return warm
@@ -331,6 +341,8 @@ class Life:
     def _cool(self, warm: WarmStandby | None, engine: Engine) -> None:
         """End what was ready for a takeover that does not follow."""
         if warm is not None:
+            warm.end_following()
+            self._means.published.end()
             warm.stop()
             engine.stop()
         if self._keeper is not None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from mustela.clock import Clock
 from mustela.errors import MustelaError
+from mustela.queries.source import Edition
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.events import Listener, Said
 from mustela.runtime.record.epoch_record import EpochRecord
@@ -32,6 +33,7 @@ class WarmStandby:
     Args:
         start_engine: Starts the engine.
         rehearse: Lets it run an epoch that does nothing, as of a record.
+        show: Receives the state of this host as of each epoch, or None while it is of none.
         replica: Keeps the state of this host; it is closed here.
         clock: Monotonic time.
         listener: Receives what goes wrong, which never ends a standby: a takeover then restores.
@@ -41,12 +43,14 @@ class WarmStandby:
         self,
         start_engine: Callable[[], None],
         rehearse: Callable[[EpochRecord], None],
+        show: Callable[[Edition | None], None],
         replica: Replica,
         clock: Clock,
         listener: Listener,
     ) -> None:
         self._start_engine = start_engine
         self._rehearse = rehearse
+        self._show = show
         self._is_rehearsed = False
         self._replica = replica
         self._clock = clock
@@ -106,11 +110,15 @@ class WarmStandby:
             # Whoever runs now marks them clean in the end: to sync them here would take time.
             self._close(clean=False)
 
-    def stop(self) -> None:
-        """End the standby: no takeover follows."""
+    def end_following(self) -> None:
+        """Show no more epochs."""
         self._done.set()
         for thread in self._threads:
             thread.join(_JOIN_S)
+
+    def stop(self) -> None:
+        """End the standby: no takeover follows."""
+        self.end_following()
         self._close(clean=True)
 
     def _close(self, *, clean: bool) -> None:
@@ -141,11 +149,19 @@ class WarmStandby:
         return self._is_rehearsed
 
     def _follow(self) -> None:
-        lost = follow(self._replica, self._done, self._listener.on_error)
+        lost = follow(self._replica, self._done, self._failed, self._stepped)
         if lost is not None:
             self._give_up(lost)
 
+    def _stepped(self) -> None:
+        self._show(self._replica.shown)
+
+    def _failed(self, error: MustelaError) -> None:
+        self._stepped()
+        self._listener.on_error(error)
+
     def _give_up(self, error: MustelaError) -> None:
         self._is_lost = True
+        self._show(None)
         text = f"does not keep the state of this host up to date; a takeover restores it: {error}"
         self._listener.on_event(Said(text=text))

@@ -100,6 +100,11 @@ class Replica:
         return None if shown is None else shown.record
 
     @property
+    def shown(self) -> Edition | None:
+        """The epoch that is shown; None while none is whole."""
+        return self._shown
+
+    @property
     def behind(self) -> int:
         """How many known epochs are not shown yet."""
         waiting, shown = self._waiting, self.record  # another thread may replace both
