@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from mustela.runtime.app import (
         App as App,
     )
+    from mustela.runtime.batch import BatchInput as BatchInput, batch as batch
     from mustela.serdes.base import (
         Serde as Serde,
     )
@@ -95,6 +96,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "App": "mustela.runtime.app",
     "AsyncClient": "mustela.client.async_client",
     "AutoOffsetReset": "mustela.api.options",
+    "BatchInput": "mustela.runtime.batch",
     "Branched": "mustela.dsl.routing",
     "Client": "mustela.client.client",
     "Consumed": "mustela.api.options",
@@ -131,6 +133,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "TopologyTestDriver": "mustela.testing.driver",
     "UsageError": "mustela.errors",
     "Windowed": "mustela.model",
+    "batch": "mustela.runtime.batch",
 }
 
 __all__ = list(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -123,6 +123,7 @@ def own_commands() -> App:
     import mustela
     from mustela.cli import (
         applications,
+        batch,
         bench,
         check,
         clean,
@@ -159,6 +160,7 @@ def own_commands() -> App:
     app.command(status.status)
     app.command(status.top)
     app.command(check.check)
+    app.command(batch.batch)
     app.command(bench.bench)
     app.command(sending.send)
     app.command(records.tail)

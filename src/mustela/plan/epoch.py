@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
+from mustela.plan.files import Files
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
@@ -97,6 +98,7 @@ class Program:
             version wrote the record that names it.
             it was one of an older version.
         logs: How workers log; None leaves that to them.
+        files: Where tasks read and write if there is no broker; None if there is one.
     """
 
     identity: str
@@ -124,6 +126,7 @@ class Program:
     changelog_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     adopts_unnamed: bool = False
     logs: LogOptions | None = None
+    files: Files | None = None
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,6 +25,7 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
+from mustela.runtime.batch import BatchEngineError, BatchRequest, BatchResult
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.status.snapshot import WorkerView
@@ -400,6 +402,20 @@ class SparkEngine:
     def workers(self, *, stacks: bool) -> list[WorkerView]:
         """Return what each worker of this host is at; none of other hosts is known."""
         return [] if self._watch is None else self._watch.views(stacks=stacks)
+
+    def batch(self, request: BatchRequest) -> BatchResult:
+        """Run an application over DataFrames; see `mustela.runtime.batch.batch`.
+
+        Raises:
+            BatchEngineError: If pandas or pyarrow are missing.
+        """
+        missing = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
+        if missing:
+            msg = f"a batch needs {' and '.join(missing)}"
+            raise BatchEngineError(msg, fix="pip install 'mustela[batch]'")
+        from mustela.spark.batch.start import start_batch  # with Arrow, which only this needs
+
+        return start_batch(self, request)
 
     def hosts_elsewhere(self) -> list[str]:
         """Return the hosts of Spark's executors other than the driver's."""

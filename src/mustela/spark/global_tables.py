@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -90,6 +90,7 @@ class GlobalCopy:
         )
         self._environment: LmdbEnvironment = process.environment_of(spec)
         self._admin: Callable[[], KafkaAdmin] = lambda: process.admin
+        self._reader: Callable[[], Any] = lambda: process.reader
 
     def snapshot(self, *, now_ms: int, suspect: bool = False) -> Snapshot:
         """Return the copy, read at least as far as the mark says.
@@ -249,6 +250,8 @@ class GlobalCopy:
 
     def _chunks(self, partition: int, start: int, end: int) -> Iterator[RawChunk]:
         program = self._program
+        if program.files is not None:
+            return self._reader().read(self._table.topic, partition, start, end)
         return read_chunks(
             program.consumer,
             self._table.topic,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.kernel.core.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
+from mustela.plan.files import LETTERS
 from mustela.plan.keygroups import lanes_by_group, rows_by_lane
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
@@ -34,6 +35,9 @@ from mustela.spark.process import Process
 from mustela.spark.row_sender import RowSender
 from mustela.spark.spool import Spool
 from mustela.state.interfaces import Rows
+
+if TYPE_CHECKING:
+    from mustela.spark.files import RowFiles
 
 __all__ = ["Outbox", "Parcel", "failure_of"]
 
@@ -81,6 +85,11 @@ class Outbox:
             claim = process.claim(order.token.incarnation)
             sending = process.sink, process.row_checks, handler, order.header
             self._sender = RowSender(*sending, claim.look)
+        self._files: RowFiles | None = None
+        if program.files is not None:
+            from mustela.spark.files import RowFiles  # with Arrow, which only this needs
+
+            self._files = RowFiles(program.files, order.token.epoch, stage, task)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
         self.report = TaskReport(stage=stage, task=task, pid=os.getpid())
@@ -112,7 +121,7 @@ class Outbox:
                 yield from self._exchange(exchange, batch)
         yield from self._rows(output.rows)
         if len(output.dead_letters):
-            yield self._dead_letters(output.dead_letters)
+            yield from self._dead_letters(output.dead_letters)
 
     def _exchange(self, exchange: Exchange, batch: Batch) -> Iterator[Parcel]:
         keys = batch.key_bytes
@@ -128,7 +137,9 @@ class Outbox:
             columns = FrameColumns(
                 part.topic, part.keys, part.values, part.timestamps, part.headers, part.partitions
             )
-            if part.spread and part.places is not None:
+            if self._files is not None:
+                self._files.write(part.step, columns, part.steps)
+            elif part.spread and part.places is not None:
                 yield self._placed(part.step, columns, part.places)
             elif self._sender is not None:
                 self._sender.send(columns)
@@ -141,11 +152,14 @@ class Outbox:
         body = self._spool.keep_bytes([pack_placed(columns, places)])
         return self._home(), self._frame(PLACED, DRIVER, step, body)
 
-    def _dead_letters(self, letters: DeadLetters) -> Parcel:
+    def _dead_letters(self, letters: DeadLetters) -> Iterator[Parcel]:
         columns = FrameColumns(
             "", letters.keys, letters.values, letters.timestamps, letters.headers, None
         )
-        return self._for_driver(DEAD_LETTERS, "", columns)
+        if self._files is not None:
+            self._files.write(LETTERS, columns)
+        else:
+            yield self._for_driver(DEAD_LETTERS, "", columns)
 
     def changelog(self, store: str, group: int, rows: Rows) -> Parcel:
         """Return the frame of one store's changes in one key group."""
@@ -164,6 +178,8 @@ class Outbox:
         """Send what tasks send themselves, then yield the report."""
         if self._sender is not None:
             yield from self._sent(self._sender)
+        if self._files is not None:
+            self._files.close()
         self._spool.close()
         yield self._home(), self._frame(REPORT, DRIVER, "", dump_object(self.report))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ from mustela.state.verify import verify_environments
 
 if TYPE_CHECKING:
     from mustela.connectors.calls.pool import CallPool
+    from mustela.spark.files import FileReader
 
 __all__ = ["Process", "current"]
 
@@ -65,7 +67,7 @@ class Process:
     program: Program
     wired: WiredPlan = field(init=False)
     _options: KernelOptions | None = None
-    _reader: RangeReader | None = None
+    _reader: RangeReader | FileReader | None = None
     _registry: EnvironmentRegistry | None = None
     _sink: PlainSink | None = None
     _row_checks: RowChecks | None = None
@@ -95,7 +97,9 @@ class Process:
         if self._options is None:
             told = self.program.kernel.get("topic_partitions", {})
             options = KernelOptions(**self.program.kernel)
-            counts = KnownPartitions(told, self.program.producer)
+            counts: Mapping[str, int] = KnownPartitions(told, self.program.producer)
+            if self.program.files is not None:
+                counts = defaultdict(lambda: 1, told)
             self._options = replace(
                 options,
                 topic_partitions=counts,
@@ -125,8 +129,12 @@ class Process:
         return self._note
 
     @property
-    def reader(self) -> RangeReader:
+    def reader(self) -> RangeReader | FileReader:
         """The reader of offset ranges, with its consumers."""
+        if self._reader is None and self.program.files is not None:
+            from mustela.spark.files import FileReader  # with Arrow, which only this needs
+
+            self._reader = FileReader(self.program.files.inputs)
         if self._reader is None:
             self._reader = RangeReader.shared(
                 self.program.consumer, read_timeout=self.program.read_timeout

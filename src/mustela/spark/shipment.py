@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mustela.config.handlers import HANDLER_SETTINGS
 from mustela.errors import Origin, UsageError
@@ -18,6 +18,7 @@ from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
 
 __all__ = [
+    "Packed",
     "ProgramNotLoadedError",
     "Shipment",
     "UnpicklableFunctionError",
@@ -68,6 +69,28 @@ class Shipment(NamedTuple):
             line = f"{type(error).__name__}: {error}"
             raise not_loaded(line, cluster=not self.path) from error
         return program
+
+
+class Packed(NamedTuple):
+    """An object for a function that Spark runs in its workers, packed as programs are.
+
+    Attributes:
+        data: The object, functions and classes of the main program by value.
+        path: Where the driver looks for modules.
+    """
+
+    data: bytes
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, value: object) -> Packed:
+        """Pack an object, for workers on this host."""
+        return cls(dump_by_value(value), import_path())
+
+    def unpack(self) -> Any:
+        """Return the object."""
+        _look_where(self.path)
+        return load_object(self.data)
 
 
 def import_path() -> tuple[str, ...]:

@@ -1,0 +1,243 @@
+"""From columns to records: keys and values as the bytes that the topic would hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from mustela.kernel.core.options import KernelOptions
+from mustela.kernel.core.output import StageOutput
+from mustela.kernel.records.source import decode_source
+from mustela.model import Headers
+from mustela.plan.batch import SourceChunk
+from mustela.runtime.batch import BatchInput, BatchInputError
+from mustela.serdes.base import Serde
+from mustela.serdes.json import JsonSerde
+from mustela.serdes.primitives import BytesSerde, FloatSerde, StrSerde, UUIDSerde
+from mustela.serdes.structs import PydanticSerde, StructSerde
+from mustela.spark.arrow import arrow as pa
+from mustela.spark.files import RECORDS, pack_headers
+from mustela.topology.global_table import GlobalTableNode
+from mustela.topology.source import SourceNode, TableSourceNode
+
+__all__ = ["Encoder", "Reads", "encoder_of"]
+
+Reads = SourceNode | TableSourceNode | GlobalTableNode
+"""What reads a topic."""
+
+_JSON = (JsonSerde, StructSerde, PydanticSerde)
+_KAFKAS = frozenset({"topic", "timestampType"})
+"""Columns of Spark's Kafka source that are not part of a value."""
+
+_SKIP = KernelOptions(deserialization_handler="continue", processing_handler="continue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """Makes the records of a topic from the columns of an input.
+
+    Attributes:
+        topic: The topic.
+        node: Who reads it.
+        key: The column of the keys, if there is one.
+        values: The columns of the values.
+        composed: Whether these are fields of one value.
+        timestamp: The column of the times; empty if the source takes them from its records.
+        headers: The column of the headers; empty if there is none.
+    """
+
+    topic: str
+    node: Reads
+    key: str
+    values: tuple[str, ...]
+    composed: bool
+    timestamp: str
+    headers: str
+
+    @property
+    def retimes(self) -> bool:
+        """Whether a function of the user's gives the times."""
+        return callable(getattr(self.node, "timestamp_extractor", None))
+
+    def records(self, batch: Any) -> Any:
+        """Return the records of some rows, with the columns of `mustela.spark.files.RECORDS`."""
+        column = dict(zip(batch.schema.names, batch.columns, strict=True))
+        count = batch.num_rows
+        keys: Any = pa.nulls(count, pa.binary())
+        if self.key:
+            keys = self._encoded(column[self.key], self.node.key, self.key)
+        if self.composed:
+            values = self._composed([column[name] for name in self.values])
+        else:
+            values = self._encoded(column[self.values[0]], self.node.value, self.values[0])
+        times: Any = pa.array([0] * count, pa.int64())
+        if self.timestamp:
+            times = milliseconds(column[self.timestamp], self.timestamp, self.topic)
+        headers: Any = pa.nulls(count, pa.binary())
+        if self.headers:
+            packed = [pack_headers(_headers(row)) for row in column[self.headers].to_pylist()]
+            headers = pa.array(packed, pa.binary())
+        event = self._event_times(keys, values, times, headers) if self.retimes else times
+        return pa.RecordBatch.from_arrays([keys, values, times, headers, event], schema=RECORDS)
+
+    def _event_times(self, keys: Any, values: Any, times: Any, headers: Any) -> Any:
+        """Return what the source's function gives."""
+        from mustela.spark.files import unpack_headers
+
+        assert not isinstance(self.node, GlobalTableNode)
+        count = len(times)
+        extra: list[Headers] = [unpack_headers(data) for data in headers.to_pylist()]
+        chunk = SourceChunk(
+            topics=(self.topic,),
+            topic_index=0,
+            partition=0,
+            offsets=list(range(count)),
+            timestamps=times.to_pylist(),
+            headers=extra,
+        )
+        output = StageOutput()
+        node = replace(self.node, on_error=None)
+        decode_source(
+            node, chunk, keys.to_pylist(), values.to_pylist(), options=_SKIP, output=lambda: output
+        )
+        return pa.array(chunk.timestamps, pa.int64())
+
+    def _encoded(self, column: Any, serde: Serde[Any] | None, name: str) -> Any:
+        kind = column.type
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return column.cast(pa.binary())
+        if pa.types.is_fixed_size_binary(kind):
+            return column.cast(pa.binary())
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if text and (serde is None or isinstance(serde, (StrSerde, BytesSerde, UUIDSerde, *_JSON))):
+            return column.cast(pa.string()).cast(pa.binary())
+        if serde is None or isinstance(serde, BytesSerde):
+            raise self._wrong(name, f"{kind}, and the source reads bytes")
+        rows = column.to_pylist()
+        if isinstance(serde, _JSON):
+            return pa.array(_json(serde, rows), pa.binary())
+        if isinstance(serde, FloatSerde) and pa.types.is_integer(kind):
+            rows = [None if row is None else float(row) for row in rows]
+        encoded, errors = serde.serialize_each(rows)
+        if errors:
+            raise self._wrong(name, f"{kind}: {errors[0].what}") from errors[0]
+        return pa.array(encoded, pa.binary())
+
+    def _composed(self, columns: Sequence[Any]) -> Any:
+        """Return values made of several columns; None where all of them are."""
+        names = self.values
+        rows: list[Any] = []
+        for cells in zip(*(column.to_pylist() for column in columns), strict=True):
+            is_none = all(cell is None for cell in cells)
+            rows.append(None if is_none else dict(zip(names, cells, strict=True)))
+        serde = self.node.value
+        if isinstance(serde, _JSON):
+            return pa.array(_json(serde, rows), pa.binary())
+        if serde is None:
+            raise self._wrong(", ".join(names), "several columns, and the source reads bytes")
+        encoded, errors = serde.serialize_each(rows)
+        if errors:
+            raise self._wrong(", ".join(names), errors[0].what) from errors[0]
+        return pa.array(encoded, pa.binary())
+
+    def _wrong(self, name: str, what: str) -> BatchInputError:
+        return BatchInputError(
+            f"column {name} of the input for topic {self.topic!r} is {what}",
+            why=f"the source {self.node.name} declares its types, and a topic holds bytes of them",
+            fix="give a column of the declared type, or one with the bytes that the topic would "
+            "hold",
+        )
+
+
+def _json(serde: Serde[Any], rows: Sequence[Any]) -> list[bytes | None]:
+    encode = msgspec.json.Encoder(
+        order="deterministic" if getattr(serde, "sort_keys", False) else None
+    ).encode
+    return [None if row is None else encode(row) for row in rows]
+
+
+def _headers(row: Any) -> Headers:
+    if row is None:
+        return ()
+    pairs: Any = row.items() if hasattr(row, "items") else ((h["key"], h["value"]) for h in row)
+    return tuple((name, v.encode() if isinstance(v, str) else v) for name, v in pairs)
+
+
+def milliseconds(column: Any, name: str, topic: str) -> Any:
+    """Return times as milliseconds since 1970.
+
+    Raises:
+        BatchInputError: If a row has none, or the column holds something else.
+    """
+    if column.null_count:
+        msg = f"column {name} of the input for topic {topic!r} has rows without a time"
+        raise BatchInputError(msg, fix="leave those rows out, or fill the column")
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms")).cast(pa.int64())
+    msg = f"column {name} of the input for topic {topic!r} holds no times but {kind}"
+    raise BatchInputError(msg, fix="give timestamps, dates, or whole milliseconds since 1970")
+
+
+def encoder_of(topic: str, node: Reads, given: BatchInput, names: Sequence[str]) -> Encoder:
+    """Return what makes records of an input.
+
+    Args:
+        topic: The topic.
+        node: Who reads it.
+        given: What the user says.
+        names: The input's columns.
+
+    Raises:
+        BatchInputError: If a column is missing.
+    """
+    plain = BatchInput(data=None)
+    there = frozenset(names)
+
+    def column(option: str) -> str:
+        name: str = getattr(given, option)
+        if name in there:
+            return name
+        if name != getattr(plain, option):
+            raise _missing(topic, option, name, names)
+        return ""
+
+    used = {option: column(option) for option in ("key", "timestamp", "headers")}
+    for option in ("partition", "offset"):
+        used[option] = column(option)
+    value = column("value")
+    encoder = Encoder(
+        topic=topic,
+        node=node,
+        key=used["key"],
+        values=(value,),
+        composed=False,
+        timestamp=used["timestamp"],
+        headers=used["headers"],
+    )
+    if not used["timestamp"] and not encoder.retimes and not isinstance(node, GlobalTableNode):
+        raise _missing(topic, "timestamp", given.timestamp, names)
+    if value:
+        return encoder
+    # A column that the user named by another name than Kafka's is one of the fields, too.
+    hidden = {name for option, name in used.items() if name == getattr(plain, option)}
+    values = tuple(name for name in names if name not in hidden | _KAFKAS)
+    if not values:
+        raise _missing(topic, "value", given.value, names)
+    return replace(encoder, values=values, composed=True)
+
+
+def _missing(topic: str, option: str, name: str, names: Sequence[str]) -> BatchInputError:
+    return BatchInputError(
+        f"the input for topic {topic!r} has no column {name}",
+        evidence={"columns": ", ".join(names)},
+        fix=f'name the column: BatchInput(data=…, {option}="…")',
+        fields={"topic": topic, "option": option},
+    )
