@@ -17,6 +17,7 @@ from mustela.serdes.resolve import resolve_serde
 __all__ = [
     "Ask",
     "Events",
+    "Following",
     "Forms",
     "RemoteChange",
     "RemoteRow",
@@ -31,6 +32,8 @@ V = TypeVar("V")
 _PLAIN_KEYS: Final = frozenset({"changes", "get", ".", ".."})
 """Keys whose path would mean something else."""
 _PATH_MAX: Final = 1_000
+_RETRIES: Final = 3
+"""How often a stream of changes is begun again without an event in between."""
 
 
 class RemoteRow(NamedTuple, Generic[K, V]):
@@ -223,6 +226,58 @@ class Events:
         if "id" in fields:
             self.mark = int(fields["id"])
         return fields.get("event", "message"), msgspec.json.decode(fields["data"])
+
+
+class Following(Generic[K, V]):
+    """The changes of a store over any number of connections, each of which may end or fail.
+
+    A client makes a connection for `ask`, gives its events to `take` until that returns None, and
+    an error to `bear`; then it makes the next one, without end.
+
+    Args:
+        forms: The store.
+        prefix: Only keys that begin with it.
+        since: Only what was committed after this epoch, without a snapshot.
+    """
+
+    def __init__(self, forms: Forms[K, V], prefix: K | None, since: int | None) -> None:
+        self._forms = forms
+        self._prefix = prefix
+        self._mark = since
+        self._failed = 0
+        self.events = Events()
+
+    def ask(self) -> Ask:
+        """Return the request for the next connection, which goes on where the last one ended."""
+        self.events = Events()
+        return self._forms.changes(self._prefix, self._mark)
+
+    def take(self, name: str, data: Any) -> list[RemoteChange[K, V]] | None:
+        """Return the changes of an event; None if the connection ends with it."""
+        self._failed = 0
+        if name == "end":
+            return None
+        return self._forms.changed(name, data)
+
+    def passed(self) -> None:
+        """All changes of an event were given out: a new connection goes on after them."""
+        if self.events.mark is not None:
+            self._mark = self.events.mark
+
+    def bear(self, error: RemoteUnavailableError | RemoteRefusedError) -> None:
+        """Return if another connection may be made after an error, otherwise raise it.
+
+        Raises:
+            RemoteRefusedError: If the store's changes are not known.
+            RemoteUnavailableError: If the server did not answer three times in a row.
+        """
+        is_refused = isinstance(error, RemoteRefusedError)
+        is_forgotten = is_refused and error.fields.get("status") == 410
+        self._failed += 1
+        if (is_refused and not is_forgotten) or self._failed >= _RETRIES:
+            raise error
+        if is_forgotten:
+            self._mark = None  # begin again, with a snapshot
 
 
 def decoded(status: int, body: bytes) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 from mustela.client.asking import (
     Ask,
     Events,
+    Following,
     Forms,
     RemoteChange,
     RemoteRow,
@@ -19,7 +19,7 @@ from mustela.client.asking import (
     moment_ms,
     unavailable,
 )
-from mustela.client.client import PAGE, RETRIES, TIMEOUT
+from mustela.client.client import PAGE, TIMEOUT
 from mustela.client.connecting import connection_options, http_library
 from mustela.client.errors import RemoteRefusedError, RemoteUnavailableError
 from mustela.serdes.base import Serde
@@ -262,26 +262,18 @@ class AsyncRemoteStore(Generic[K, V]):
             RemoteRefusedError: If the store's changes are not known.
             RemoteUnavailableError: If the server does not answer, three times in a row.
         """
-        mark = since
-        failed = count()
+        following = Following(self._forms, prefix, since)
         while True:
-            events = Events()
             try:
-                asked = self._forms.changes(prefix, mark)
-                async for name, data in self._client.events(asked, events):
-                    failed = count()
-                    if name == "end":
+                async for name, data in self._client.events(following.ask(), following.events):
+                    changes = following.take(name, data)
+                    if changes is None:
                         break
-                    for change in self._forms.changed(name, data):
+                    for change in changes:
                         yield change
-                    mark = mark if events.mark is None else events.mark
-            except RemoteUnavailableError:
-                if next(failed) >= RETRIES - 1:
-                    raise
-            except RemoteRefusedError as error:
-                if error.fields.get("status") != 410 or next(failed) >= RETRIES - 1:
-                    raise
-                mark = None
+                    following.passed()
+            except (RemoteUnavailableError, RemoteRefusedError) as error:
+                following.bear(error)
 
     def __aiter__(self) -> AsyncIterator[K]:
         return self._keys()

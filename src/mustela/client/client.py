@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
@@ -12,6 +11,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast
 from mustela.client.asking import (
     Ask,
     Events,
+    Following,
     Forms,
     RemoteChange,
     RemoteRow,
@@ -32,8 +32,6 @@ D = TypeVar("D")
 PAGE: Final = 1_000
 """Rows that are asked for at once."""
 TIMEOUT: Final = timedelta(seconds=10)
-RETRIES: Final = 3
-"""How often a stream of changes is begun again without an event in between."""
 
 
 class Client:
@@ -272,25 +270,17 @@ class RemoteStore(Generic[K, V]):
             RemoteRefusedError: If the store's changes are not known.
             RemoteUnavailableError: If the server does not answer, three times in a row.
         """
-        mark = since
-        failed = count()
+        following = Following(self._forms, prefix, since)
         while True:
-            events = Events()
             try:
-                asked = self._forms.changes(prefix, mark)
-                for name, data in self._client.events(asked, events):
-                    failed = count()
-                    if name == "end":
+                for name, data in self._client.events(following.ask(), following.events):
+                    changes = following.take(name, data)
+                    if changes is None:
                         break
-                    yield from self._forms.changed(name, data)
-                    mark = mark if events.mark is None else events.mark
-            except RemoteUnavailableError:
-                if next(failed) >= RETRIES - 1:
-                    raise
-            except RemoteRefusedError as error:
-                if error.fields.get("status") != 410 or next(failed) >= RETRIES - 1:
-                    raise
-                mark = None
+                    yield from changes
+                    following.passed()
+            except (RemoteUnavailableError, RemoteRefusedError) as error:
+                following.bear(error)
 
     def __getitem__(self, key: K) -> V:
         found = self.row(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.client.asking import RemoteChange
 from mustela.client.async_client import AsyncClient
 from mustela.client.client import Client
 from mustela.client.errors import ClientLibraryError, RemoteRefusedError, RemoteUnavailableError
@@ -120,11 +121,34 @@ def test_a_server_that_does_not_answer_is_unavailable() -> None:
         Client("http://localhost:1", transport=httpx.MockTransport(answer)).stores()
 
 
-def test_changes_go_on_over_connections(served: Served) -> None:
-    """A stream that ends is asked for again, after the last event that it had."""
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def blocking_changes(answer: Answer, count: int, since: int | None) -> list[RemoteChange[str, int]]:
+    with Client("http://localhost", transport=httpx.MockTransport(answer)) as remote:
+        changes = remote.store("counts", key=str, value=int).changes(since=since)
+        return [next(changes) for _ in range(count)]
+
+
+def awaited_changes(answer: Answer, count: int, since: int | None) -> list[RemoteChange[str, int]]:
+    async def go() -> list[RemoteChange[str, int]]:
+        async with AsyncClient("http://localhost", transport=httpx.MockTransport(answer)) as remote:
+            changes = remote.store("counts", key=str, value=int).changes(since=since)
+            return [await anext(changes) for _ in range(count)]
+
+    return asyncio.run(go())
+
+
+BOTH = pytest.mark.parametrize("changes_of", [blocking_changes, awaited_changes])
+
+
+@BOTH
+def test_changes_go_on_over_connections(changes_of: Callable[..., Any]) -> None:
+    """A stream that ends, or says so, is asked for again, after the last event that it had."""
     bodies = [
         b'event: snapshot\ndata: {"epoch":4,"rows":[{"key":"a","value":1}]}\n\n'
         b'id: 4\nevent: ready\ndata: {"epoch":4}\n\n',
+        b"event: end\ndata: {}\n\n",
         b'id: 5\nevent: change\ndata: {"epoch":5,"rows":[{"key":"a","deleted":true}]}\n\n',
     ]
     asked: list[str | None] = []
@@ -133,18 +157,16 @@ def test_changes_go_on_over_connections(served: Served) -> None:
         asked.append(request.headers.get("last-event-id"))
         return httpx.Response(200, content=bodies.pop(0))
 
-    remote = Client("http://localhost", transport=httpx.MockTransport(answer))
-    changes = remote.store("counts", key=str, value=int).changes()
-    found = [next(changes) for _ in range(3)]
-    assert [(each.kind, each.epoch) for each in found] == [
+    assert [(each.kind, each.epoch) for each in changes_of(answer, 3, None)] == [
         ("snapshot", 4),
         ("ready", 4),
         ("deleted", 5),
     ]
-    assert asked == [None, "4"]
+    assert asked == [None, "4", "4"]
 
 
-def test_changes_begin_again_where_the_server_has_forgotten(served: Served) -> None:
+@BOTH
+def test_changes_begin_again_where_the_server_has_forgotten(changes_of: Callable[..., Any]) -> None:
     """After 410 the next request has no epoch, and the snapshot comes again."""
     asked: list[str | None] = []
 
@@ -154,9 +176,33 @@ def test_changes_begin_again_where_the_server_has_forgotten(served: Served) -> N
             return httpx.Response(410, json={"code": "QUERY_EPOCH_GONE", "error": "gone"})
         return httpx.Response(200, content=b'id: 9\nevent: ready\ndata: {"epoch":9}\n\n')
 
-    remote = Client("http://localhost", transport=httpx.MockTransport(answer))
-    assert next(remote.store("counts").changes(since=3)).epoch == 9
+    assert changes_of(answer, 1, 3)[0].epoch == 9
     assert asked == ["3", None]
+
+
+@BOTH
+def test_changes_bear_two_failures_in_a_row_and_not_three(changes_of: Callable[..., Any]) -> None:
+    """An event in between begins the count again; what is refused is not asked again."""
+    script = [None, None, b'id: 2\nevent: ready\ndata: {"epoch":2}\n\n', None, None, None, b""]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found = script.pop(0)
+        if found is None:
+            raise httpx.ConnectError("nobody is there")
+        return httpx.Response(200, content=found)
+
+    with pytest.raises(RemoteUnavailableError, match="does not answer"):
+        changes_of(answer, 2, None)
+    assert script == [b""]
+    refusals: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        refusals.append(request.url.path)
+        return httpx.Response(404, json={"code": "QUERY_NO_STORE", "error": "there is none"})
+
+    with pytest.raises(RemoteRefusedError):
+        changes_of(refuse, 1, None)
+    assert refusals == ["/stores/counts/changes"]
 
 
 def test_the_asynchronous_client_is_the_same(served: Served) -> None:
