@@ -16,7 +16,6 @@ from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
 from mustela.planner.planner import plan
 from mustela.queries.queries import Queries
-from mustela.queries.readable import Readable
 from mustela.runtime.app_errors import (
     AppStateError,
     NoTopologyError,
@@ -40,6 +39,7 @@ from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, hosts_elsewhere_of, workers_of
 from mustela.runtime.traces import make_spans
 from mustela.serdes.schemas.options import refuse_mock
+from mustela.sql.asking import SqlReadable
 from mustela.topology.graph import TopologyGraph
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
 Build = TypeVar("Build", bound=Callable[[StreamsBuilder], object])
 
 
-class App(Hooked, Readable):
+class App(Hooked, SqlReadable):
     """A stream processing application.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mustela.queries.queries import Queries
-from mustela.queries.readable import Readable
+from mustela.sql.asking import SqlReadable
 from mustela.state.kinds.key_value import (
     KeyValueStore,
     TimestampedKeyValueStore,
@@ -24,7 +24,7 @@ from mustela.testing.stores import DriverStores
 __all__ = ["StoreAccess"]
 
 
-class StoreAccess(Readable):
+class StoreAccess(SqlReadable):
     """The part of the test driver that opens stores; each call returns committed state."""
 
     def _stores(self) -> DriverStores:

@@ -41,12 +41,20 @@ class Hidden:
         """Return whether a store is not shown at all."""
         return store in self._stores or ("*" in self._stores and store not in self._shown)
 
+    def paths(self, store: str) -> tuple[tuple[str, ...], ...]:
+        """Return the fields of a store's values that are not shown, each as its names."""
+        return tuple(path for name, path in self._fields if name in (store, "*"))
+
+    def is_named(self, store: str) -> bool:
+        """Return whether a field that is not shown is named for this very store."""
+        return any(name == store for name, _ in self._fields)
+
     def hider(self, store: str) -> Callable[[Any], Any]:
         """Return what hides the fields of a store's values."""
-        paths = [path for name, path in self._fields if name in (store, "*")]
+        paths = self.paths(store)
         if not paths:
             return lambda document: document
-        is_named = any(name == store for name, _ in self._fields)
+        is_named = self.is_named(store)
 
         def hide(document: Any) -> Any:
             if is_named and not isinstance(document, dict | list):

@@ -1,0 +1,170 @@
+"""A store as a table: its schema, and the batches of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from mustela.queries.shown import StoreInfo
+from mustela.queries.snapshot import Snapshot
+from mustela.sql.bounds import Bound
+from mustela.sql.columns import TABLE_KINDS, Column, Concealed, Part, columns_of, key_serde_of
+from mustela.sql.errors import SqlValueError
+from mustela.sql.libraries import arrow
+from mustela.sql.ranges import Range, range_of, rows_in, usable_columns
+
+__all__ = ["StoreTable", "tables_of"]
+
+_FIRST: Final = 256
+_BATCH_MAX: Final = 8_192
+"""Rows that are put into columns at once: few at first, as few may be wanted."""
+
+
+def tables_of(snapshot: Snapshot, hidden: Concealed | None) -> dict[str, StoreTable]:
+    """Return the tables of an application, by their names in lower case.
+
+    Args:
+        snapshot: What is shown.
+        hidden: What must not be.
+    """
+    found: dict[str, StoreTable] = {}
+    for info in snapshot.stores():
+        if info.spec.kind not in TABLE_KINDS or (hidden and hidden.is_hidden(info.name)):
+            continue
+        name, number = info.name, 2
+        while name.lower() in found:
+            name, number = f"{info.name}_{number}", number + 1
+        found[name.lower()] = StoreTable(name, info, hidden)
+    return found
+
+
+class StoreTable:
+    """A store as a table.
+
+    Args:
+        name: The table's name.
+        info: The store.
+        hidden: What must not be shown.
+    """
+
+    def __init__(self, name: str, info: StoreInfo, hidden: Concealed | None) -> None:
+        self.name: Final = name
+        self._info = info
+        self.columns: Final[tuple[Column, ...]] = tuple(columns_of(info, hidden))
+        self._by_name = {column.name: column for column in self.columns}
+        self._parts = {column.name: column.part for column in self.columns}
+        self._indexes = _indexes(info, self.columns)
+        self.usable: Final = usable_columns(
+            info.spec.kind, key_serde_of(info), self.columns, self._indexes
+        )
+
+    def schema(self, names: Sequence[str] | None = None) -> Any:
+        """Return the schema of all columns, or of some.
+
+        Raises:
+            KeyError: If there is none of that name.
+        """
+        pa = arrow()
+        columns = self.columns if names is None else [self._by_name[name] for name in names]
+        return pa.schema([pa.field(column.name, column.form.type) for column in columns])
+
+    def range(self, bounds: Sequence[Bound]) -> Range:
+        """Return what the bounds of a scan leave to be read of the store."""
+        known = [bound for bound in bounds if bound[0] in self.usable]
+        window_ms = self._info.spec.window_ms if self._info.spec.kind == "window" else None
+        return range_of(known, self._parts, self._indexes, window_ms)
+
+    def batches(
+        self, snapshot: Snapshot, names: Sequence[str], bounds: Sequence[Bound]
+    ) -> Iterator[Any]:
+        """Yield rows of the store in Arrow's batches, made as they are asked for.
+
+        Args:
+            snapshot: What is shown.
+            names: The columns.
+            bounds: What the rows that are needed have in common; others may come too.
+
+        Raises:
+            SqlValueError: If a value does not fit its column.
+        """
+        info, schema = self._info, self.schema(names)
+        columns = [self._by_name[name] for name in names]
+        makes = [_maker(info, column) for column in columns]
+        handle = snapshot.store(info.name, timestamps=info.timestamps)
+        rows = iter(rows_in(handle, info.spec.kind, self.range(bounds)))
+        size = _FIRST
+        while some := list(islice(rows, size)):
+            yield self._batch(schema, columns, makes, some)
+            size = min(size * 2, _BATCH_MAX)
+
+    def _batch(
+        self,
+        schema: Any,
+        columns: Sequence[Column],
+        makes: Sequence[Callable[[list[Any]], list[Any]]],
+        rows: list[Any],
+    ) -> Any:
+        pa = arrow()
+        arrays: list[Any] = []
+        for column, make, field in zip(columns, makes, schema, strict=True):
+            try:
+                arrays.append(pa.array(make(rows), type=field.type))
+            except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError):
+                raise self._unfit(column) from None
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.nulls(len(rows), pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _unfit(self, column: Column) -> SqlValueError:
+        kind = column.form.type
+        msg = f"a value of column {column.name} of table {self.name} is not of type {kind}"
+        return SqlValueError(
+            msg,
+            why="a column has one type, that of the field as it is declared",
+            fix=f"leave {column.name} out of the statement, or declare the type of what is written",
+            fields={"table": self.name, "column": column.name},
+        )
+
+
+def _indexes(info: StoreInfo, columns: Sequence[Column]) -> dict[str, str]:
+    """Return the indexes by the columns that they are of: those that are made by a field's name."""
+    of = {
+        column.attribute: column
+        for column in columns
+        if column.part is Part.VALUE and column.attribute and column.take is not None
+    }
+    pa = arrow()
+    found: dict[str, str] = {}
+    for name, index in getattr(info.spec, "indexes", ()) or ():
+        column = of.get(index.of) if isinstance(index.of, str) else None
+        form = None if column is None else column.form
+        if column and form and form.convert is None and form.type in (pa.string(), pa.int64()):
+            found[column.name] = name
+    return found
+
+
+def _maker(info: StoreInfo, column: Column) -> Callable[[list[Any]], list[Any]]:
+    """Return what takes a column out of rows."""
+    part, take, convert = column.part, column.take, column.form.convert
+    windowed = info.spec.kind in ("window", "session")
+    wrapped = info.timestamps or info.spec.kind == "versioned"
+    takes: dict[Part, Callable[[Any], Any]] = {
+        Part.KEY: (lambda row: row[0].key) if windowed else (lambda row: row[0]),
+        Part.START: lambda row: row[0].start,
+        Part.END: lambda row: row[0].end,
+        Part.TIMESTAMP: lambda row: row[1].timestamp,
+        Part.VALID_TO: lambda row: row[1].valid_to,
+        Part.VALUE: (lambda row: row[1].value) if wrapped else (lambda row: row[1]),
+    }
+    first = takes[part]
+
+    def make(rows: list[Any]) -> list[Any]:
+        found = [first(row) for row in rows]
+        if take is not None:
+            found = [None if each is None else take(each) for each in found]
+        if convert is not None:
+            found = [None if each is None else convert(each) for each in found]
+        return found
+
+    return make
