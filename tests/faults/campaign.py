@@ -191,6 +191,9 @@ class Campaign:
             self.check_restored(child)
         self.is_damaged = point.startswith("in-recovery")
 
+    has_standbys = False
+    """Whether several runs read at a time."""
+
     is_damaged = False
     """Whether local state was tampered with, or its restore was cut, since it was whole."""
 
@@ -385,7 +388,7 @@ class Campaign:
         if facts.model is not None:
             repeated_max = result.kills + self.repeats if loose else 0
             runs = [child.events() for child in self._children]
-            model = ReadModel(facts.model(), facts, runs)
+            model = ReadModel(facts.model(), facts, runs, beside=self.has_standbys)
             result.violations.extend(
                 check_epochs(
                     model,

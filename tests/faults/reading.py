@@ -78,10 +78,16 @@ class ReadModel:
         model: What the application means.
         kind: Says what was read.
         runs: The events of each run of the application, in order.
+        beside: Whether runs are beside one another, so that each sees its own epochs in order.
     """
 
     def __init__(
-        self, model: Model, kind: Kind, runs: Iterable[Iterable[Mapping[str, Any]]]
+        self,
+        model: Model,
+        kind: Kind,
+        runs: Iterable[Iterable[Mapping[str, Any]]],
+        *,
+        beside: bool = False,
     ) -> None:
         self._model = model
         self._state = kind.state
@@ -89,7 +95,13 @@ class ReadModel:
         self.reads: dict[int, set[str]] = {}
         self.compared = 0
         last = 0
-        for event in (event for run in runs for event in run):
+        for run in runs:
+            last = self._take(run, 0 if beside else last)
+        self._compare(0)
+
+    def _take(self, run: Iterable[Mapping[str, Any]], last: int) -> int:
+        """Take the events of a run, whose reader saw some epoch before; return the last one."""
+        for event in run:
             if event["event"] == "misread":
                 self.violations.append(f"a reader had an error: {event['text']}")
             elif event["event"] == "read":
@@ -98,7 +110,7 @@ class ReadModel:
                     self.violations.append(f"a reader saw epoch {epoch} after epoch {last}")
                 last = max(last, epoch)
                 self.reads.setdefault(epoch, set()).add(event["digest"])
-        self._compare(0)
+        return last
 
     def step(self, rows: list[Row], actual: Rows, record: EpochRecord) -> Expected:
         """Take an epoch's input; return what its rows must be."""

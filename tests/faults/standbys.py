@@ -109,6 +109,7 @@ class Instances:
         self.children: list[ChildApp | None] = [None] * SIZE
         self.restarts: Counter[str] = Counter()
         self.took: list[str] = []
+        campaign.has_standbys = True
         campaign.is_damaged = True  # a takeover before a replica has caught up restores
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
@@ -13,11 +15,12 @@ from mustela.serdes.base import Serde
 from mustela.serdes.resolve import resolve_serde
 from mustela.serdes.row_versions import FIRST_VERSION, VERSION_MAX, OldRows, RowVersions
 
-__all__ = ["Upgrade", "Upgrades", "check_named", "read_versions"]
+__all__ = ["Upgrade", "Upgrades", "check_named", "holding", "read_versions"]
 
 OldV = TypeVar("OldV")
 NewV = TypeVar("NewV")
 
+_HOLDS: Final = ContextVar("holds", default=False)
 _EXAMPLE: Final = "upgrade=Upgrade(value=OldType, by=function)"
 
 
@@ -30,6 +33,8 @@ class Upgrade(Generic[OldV, NewV]):
         by: Makes the new value from an old one. It is called each time an old row is read, until
             the row is written in its new form, so its result must always be the same; it may not
             return None.
+        back: Makes an old value from a new one, for rows that are written while ``hold_format`` is
+            set: the release before this one can read them, and ``by`` must give the value again.
 
     Example:
         >>> from mustela import Materialized
@@ -39,6 +44,7 @@ class Upgrade(Generic[OldV, NewV]):
 
     value: type[OldV] | Serde[OldV]
     by: Callable[[OldV], NewV]
+    back: Callable[[NewV], OldV] | None = None
 
 
 Upgrades = (
@@ -85,7 +91,23 @@ def read_versions(
         fix = f"add one: upgrade={{{missing[0]}: ..., }}; each makes a row of the next version"
         raise _bad(store, msg, fix=fix, at=at)
     older = {step: _old_rows(store, step, steps[step], at) for step in numbers}
-    return RowVersions(version=version, older=older)
+    previous = older.get(version - 1)
+    holds = _HOLDS.get() and previous is not None and previous.back is not None
+    return RowVersions(version=version, older=older, held=version - 1 if holds else 0)
+
+
+@contextmanager
+def holding(*, holds: bool) -> Generator[None]:
+    """Let rows be written as the release before wrote them, in topologies built in a block.
+
+    Args:
+        holds: Whether they are; only those with a way back can be.
+    """
+    token = _HOLDS.set(holds)
+    try:
+        yield
+    finally:
+        _HOLDS.reset(token)
 
 
 def check_named(store: str, versions: RowVersions | None, *, explicit: bool, at: Origin) -> None:
@@ -118,8 +140,11 @@ def _old_rows(store: str, version: int, upgrade: object, at: Origin) -> OldRows:
         said = cast("Upgrade[Any, Any]", upgrade)
         spec: object = said.value
         function: object = said.by
+        back = said.back
+        if back is not None:
+            check_function(back, ("value",), role="back", verb="Upgrade", at=at)
     else:
-        function, spec = upgrade, None
+        function, spec, back = upgrade, None, None
     check_function(function, ("value",), role="upgrade", verb="Materialized", at=at)
     if spec is None:
         spec = _parameter(function)
@@ -137,7 +162,7 @@ def _old_rows(store: str, version: int, upgrade: object, at: Origin) -> OldRows:
     except UsageError as error:
         error.at = error.at or at
         raise
-    return OldRows(serde=serde, upgrade=cast("Callable[[Any], Any]", function))
+    return OldRows(serde=serde, upgrade=cast("Callable[[Any], Any]", function), back=back)
 
 
 def _parameter(function: object) -> object:

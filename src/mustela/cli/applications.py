@@ -46,6 +46,14 @@ def run(
             name="--standby", negative=(), help="Wait while another instance runs: standby=true."
         ),
     ] = False,
+    hold_format: Annotated[
+        bool,
+        Parameter(
+            name="--hold-format",
+            negative=(),
+            help="Write what the release before can read: hold_format=true.",
+        ),
+    ] = False,
     set: Assignments = None,
     json: Json = False,
     debug: Debug = False,
@@ -55,6 +63,7 @@ def run(
     Args:
         target: The module, and the name of the application in it.
         standby: Wait while another instance runs, ready to take over.
+        hold_format: Write what the release before can read, until it is started without this.
         set: Settings for this run.
         json: Print events on standard output as JSON, one per line. The log goes to standard
             error; the settings log.level and log.format say what is in it.
@@ -66,6 +75,8 @@ def run(
     app = load_app(target)
     app.debug = app.debug or debug
     app.configure(**parse_assignments(set or ()), **({"standby": True} if standby else {}))
+    if hold_format:
+        app.configure(hold_format=True)
     secrets = secrets_of(app.settings.model_dump())
     if json:
         app.add_listener(EventPrinter(app.settings.application_id, secrets))

@@ -126,7 +126,7 @@ def upgrade(
 def _job_told(job: Upgrading) -> str:
     assert job.spec.row_versions is not None, job.store
     versions = ", ".join(map(str, job.versions))
-    newest = job.spec.row_versions.version
+    newest = job.spec.row_versions.written
     return f"rewrite rows of {job.spec.name} from version {versions} to {newest} in {job.topic}"
 
 

@@ -334,6 +334,12 @@ class Settings(BaseSettings):
         "from it, with Spark started and the state of this host kept up to date; and wait again "
         "when another instance has taken over.",
     )
+    hold_format: bool = Field(
+        default=False,
+        description="Change nothing that the release before could not read: rows of stores are "
+        "written in the version before this one, where its upgrade says the way `back`. A start "
+        "that cannot do without a newer form is refused with `FORMAT_NOT_HELD`.",
+    )
     epoch: EpochSettings = EpochSettings()
     state: StateSettings = StateSettings()
     processing: ProcessingSettings = ProcessingSettings()

@@ -75,7 +75,7 @@ class SnapshotKeeper:
     def close(self) -> None:
         """End all snapshots."""
         for snapshot in list(self._open.values()):
-            snapshot.close()
+            snapshot.end()
 
     def _watch(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from mustela.clock import Clock
-from mustela.queries.errors import QueryError, SnapshotExpiredError
+from mustela.queries.errors import QueryError, SnapshotExpiredError, StateUnavailableError
 from mustela.queries.rows import EditionViews, StoreRows
 from mustela.queries.shown import Shown, StoreInfo, handle_of, place_of, shown_store, told_stores
 from mustela.queries.source import Edition, StorePlace
@@ -73,6 +73,7 @@ class Snapshot:
         self._lock = threading.RLock()
         self._is_closed = False
         self._is_expired = False
+        self._has_ended = False
 
     @property
     def epoch(self) -> int:
@@ -123,6 +124,12 @@ class Snapshot:
             self._views.close()
         self._on_close(self)
 
+    def end(self) -> None:
+        """Close it because the state that it shows is closed."""
+        with self._lock:
+            self._has_ended = not self._is_closed
+            self.close()
+
     def expire(self) -> bool:
         """Close it if its deadline has passed; return False if it is being read at the moment."""
         if not self._lock.acquire(blocking=False):
@@ -156,12 +163,21 @@ class Snapshot:
 
         Raises:
             SnapshotExpiredError: If the deadline has passed.
+            StateUnavailableError: If the state that it shows was closed.
             QueryError: If the snapshot is closed.
         """
         with self._lock:
             self._expire_if_late()
             if self._is_expired:
                 raise self._expired()
+            if self._has_ended:
+                msg = f"the snapshot of epoch {self.epoch} has ended"
+                raise StateUnavailableError(
+                    msg,
+                    why="the application stopped, was replaced, or is a standby that takes over",
+                    fix="open another one, in a moment",
+                    fields={"epoch": self.epoch},
+                )
             if self._is_closed:
                 msg = f"the snapshot of epoch {self.epoch} is closed"
                 raise QueryError(msg, fix="read it inside of its with block, or open another one")

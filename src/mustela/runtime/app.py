@@ -160,7 +160,7 @@ class App(Hooked, SqlReadable):
             NoTopologyError: If no function was decorated with ``@app.topology``.
         """
         if self._topology is None:
-            self._topology = build_topology(self._build)
+            self._topology = build_topology(self._build, holds=self.settings.hold_format)
         return self._topology
 
     def built_plan(self) -> Plan:

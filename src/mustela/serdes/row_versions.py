@@ -40,10 +40,12 @@ class OldRows:
     Attributes:
         serde: Reads them.
         upgrade: Turns one of their values into one of the next version.
+        back: Turns a value of the next version into one of theirs, if the program can.
     """
 
     serde: Serde[Any]
     upgrade: Callable[[Any], Any]
+    back: Callable[[Any], Any] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compare what the bytes depend on; functions are different objects in each process."""
@@ -59,16 +61,24 @@ class RowVersions:
     """The version of a store's rows, and how older ones are read.
 
     Attributes:
-        version: The version of rows that are written.
+        version: The version of the program's values; new rows have it unless they are held.
         older: How rows of each older version are read, without gaps up to ``version``.
+        held: The version before this one, if rows are still written in it; otherwise 0.
     """
 
     version: int
     older: Mapping[int, OldRows]
+    held: int = 0
 
     def __post_init__(self) -> None:
         assert FIRST_VERSION < self.version <= VERSION_MAX, self.version
         assert list(self.older) == list(range(self.version - len(self.older), self.version))
+        assert self.held in (0, self.version - 1), self.held
+
+    @property
+    def written(self) -> int:
+        """The version in which rows are written."""
+        return self.held or self.version
 
     def __hash__(self) -> int:
         """Hash by version."""
@@ -87,6 +97,10 @@ def version_of(row: bytes) -> int:
     return FIRST_VERSION
 
 
+def _head_of(version: int) -> bytes:
+    return b"" if version == FIRST_VERSION else ROW_MARK + version.to_bytes(2, "big")
+
+
 class UpgradingSerde(Serde[Any]):
     """Writes rows of one version, and reads those of older ones as values of this one.
 
@@ -100,6 +114,10 @@ class UpgradingSerde(Serde[Any]):
         >>> serde = UpgradingSerde(IntSerde(), versions)
         >>> serde.deserialize_many([b"17", serde.serialize(18), None])
         [17, 18, None]
+        >>> both_ways = RowVersions(
+        ...     version=2, older={1: OldRows(serde=StrSerde(), upgrade=int, back=str)}, held=1)
+        >>> UpgradingSerde(IntSerde(), both_ways).serialize(18)
+        b'18'
     """
 
     def __init__(self, current: Serde[Any], versions: RowVersions) -> None:
@@ -107,19 +125,46 @@ class UpgradingSerde(Serde[Any]):
         self.immutable = current.immutable
         self.current = current
         self.versions = versions
-        self._head = ROW_MARK + versions.version.to_bytes(2, "big")
+        self._head = _head_of(versions.version)
+        self._held = versions.older[versions.held] if versions.held else None
+        self._written_head = _head_of(versions.written)
         self.freeze()
 
     def serialize(self, value: Any) -> bytes | None:
         """Return the row of a value."""
-        data = self.current.serialize(value)
-        return None if data is None else self._head + data
+        held = self._held
+        if held is not None and value is not None:
+            data = held.serde.serialize(self._taken_back(held, value))
+        else:
+            data = self.current.serialize(value)
+        return None if data is None else self._written_head + data
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
         """Return the rows of values."""
-        head = self._head
-        rows = self.current.serialize_many(values)
+        head, held = self._written_head, self._held
+        if held is None:
+            rows = self.current.serialize_many(values)
+        else:
+            olds = [None if one is None else self._taken_back(held, one) for one in values]
+            rows = held.serde.serialize_many(olds)
         return [None if row is None else head + row for row in rows]
+
+    def _taken_back(self, held: OldRows, value: Any) -> Any:
+        assert held.back is not None
+        problem = "it returned None"
+        try:
+            old = held.back(value)
+        except Exception as error:  # noqa: BLE001 - raised again with what it is about
+            old, problem = None, f"{type(error).__name__}: {error}"
+        if old is None:
+            msg = f"a value could not be taken back to version {self.versions.held}: {problem}"
+            raise SerdeError(
+                msg,
+                fix=f"fix the function back= of the upgrade from version {self.versions.held}, or"
+                " set hold_format to false",
+                fields={"serde": self.name, "version": self.versions.held},
+            )
+        return old
 
     def deserialize(self, data: bytes | None) -> Any:
         """Return the value of a row, whatever its version."""

@@ -45,6 +45,7 @@ _ADDED_SINCE = frozenset(
         "spans",
         "by_value",
         *("ttl_ms", "ttl_by"),
+        *("back", "held"),
     }
 )
 """Fields that were added to nodes and stores later: left out if they hold their default, so that

@@ -127,21 +127,24 @@ def store_meaning(
     """
     keys = key or spec.key_serde
     values = value or spec.value_serde
+    versions = spec.row_versions
+    held = versions is not None and versions.held
+    written = versions.older[held].serde if versions is not None and held else values
     kept = spec.history_retention_ms if spec.traits.versioned else spec.retention_ms
     window = "" if spec.window_ms is None else f"windows of {spec.window_ms} ms"
     return StoreMeaning(
         kind=spec.kind,
         layout=spec.layout,
         key=serde_format(keys),
-        value=serde_format(values),
+        value=serde_format(written),
         key_shape=serde_shape(keys),
-        value_shape=serde_shape(values),
+        value_shape=serde_shape(written),
         window=window,
         retention_ms=-1 if kept is None else kept,
         owner=owner,
         operation=operation,
         logged=spec.logged,
-        version=FIRST_VERSION if spec.row_versions is None else spec.row_versions.version,
+        version=FIRST_VERSION if versions is None else versions.written,
         older=_older(spec),
         ttl_ms=-1 if spec.ttl_ms is None else spec.ttl_ms,
         indexes=tuple(f"{name} {index.told()}".strip() for name, index in spec.indexes),
@@ -154,6 +157,7 @@ def _older(spec: StoreSpec) -> tuple[OldMeaning, ...]:
     return tuple(
         OldMeaning(version, serde_format(old.serde), serde_shape(old.serde))
         for version, old in spec.row_versions.older.items()
+        if version < spec.row_versions.written
     )
 
 

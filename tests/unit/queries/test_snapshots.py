@@ -15,6 +15,7 @@ from mustela.queries.errors import (
     QueryError,
     SnapshotExpiredError,
     SnapshotLimitError,
+    StateUnavailableError,
     UnknownStoreError,
 )
 from mustela.queries.keeper import SNAPSHOTS_MAX
@@ -143,6 +144,17 @@ def test_a_closed_snapshot_says_so(driver: TopologyTestDriver) -> None:
         snapshot.close()
     with pytest.raises(QueryError, match="is closed"):
         counts.get("a")
+
+
+def test_a_snapshot_of_an_application_that_has_ended_says_that(driver: TopologyTestDriver) -> None:
+    """It is not the reader's fault, and may be over in a moment: a standby takes over."""
+    with driver.snapshot() as snapshot:
+        counts = snapshot.store("counts")
+        driver.queries.close()
+        with pytest.raises(StateUnavailableError, match="has ended"):
+            counts.get("a")
+    with driver.snapshot() as snapshot:
+        snapshot.store("counts").get("a")
 
 
 def test_snapshots_are_limited(driver: TopologyTestDriver) -> None:

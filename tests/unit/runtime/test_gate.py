@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from mustela.api.options import Materialized
+from mustela.api.upgrades import holding
 from mustela.api.windows import TimeWindows
 from mustela.clock import ManualClock
 from mustela.dsl.builder import StreamsBuilder
@@ -37,6 +38,16 @@ from tests.unit.runtime.fakes import FakeAdmin, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for
 
 Program = Callable[[StreamsBuilder], object]
+
+
+def held(program: Program) -> Program:
+    """The program as it is built with `hold_format`."""
+
+    def build(builder: StreamsBuilder) -> None:
+        with holding(holds=True):
+            program(builder)
+
+    return build
 
 
 def counting(

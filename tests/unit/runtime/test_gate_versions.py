@@ -18,7 +18,7 @@ from mustela.api.windows import TimeWindows
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.repairs.upgrading import upgraded, upgrades_of
 from tests.unit.runtime.fakes import FakeAdmin
-from tests.unit.runtime.test_gate import Program, Runs, counting, dropped
+from tests.unit.runtime.test_gate import Program, Runs, counting, dropped, held
 
 
 @pytest.fixture(name="runs")
@@ -233,3 +233,35 @@ def test_the_job_leaves_what_waits_and_its_upgrade_has_to_stay(
     error = runs.refused(program(str, 2), "STORE_NOT_UPGRADED")
     assert error.fields["store"] in waiting
     runs.run(program(str, 2, FROM_1))
+
+
+BOTH_WAYS = Upgrade(value=float, by=str, back=float)
+
+
+def test_a_version_that_is_held_leaves_the_way_back_until_it_is_released(runs: Runs) -> None:
+    """Once it is released it cannot be held any more, which is said before anything is written."""
+    runs.run(priced(float))
+    runs.run(held(priced(str, 2, BOTH_WAYS)), hold_format=True)
+    assert not runs.heard("goes on from version")
+    runs.run(priced(float))
+    runs.run(held(priced(str, 2, BOTH_WAYS)), hold_format=True)
+    runs.run(priced(str, 2, BOTH_WAYS))
+    assert runs.heard("'prices' goes on from version 1 to version 2")
+    runs.refused(priced(float), "STORE_VERSION_FALLEN")
+    held_again = held(priced(str, 2, BOTH_WAYS))
+    error = runs.refused(held_again, "FORMAT_NOT_HELD", hold_format=True)
+    assert "rows of version 2 are there already" in str(error)
+
+
+def without_stores(builder: StreamsBuilder) -> None:
+    """Only pass on what comes."""
+    builder.stream("lines", key=str, value=str).to("more")
+
+
+@pytest.mark.parametrize("program", [priced(str, 2, FROM_1), without_stores])
+def test_what_cannot_be_held_is_refused_by_name(runs: Runs, program: Program) -> None:
+    """An upgrade without a way back, and a store that is left out; the old program goes on."""
+    runs.run(priced(float))
+    error = runs.refused(held(program), "FORMAT_NOT_HELD", hold_format=True)
+    assert "store 'prices'" in str(error)
+    runs.run(priced(float))

@@ -25,6 +25,7 @@ from tests.unit.runtime.test_gate import (
     both,
     counting,
     dropped,
+    held,
     place,
     table,
     windows,
@@ -166,6 +167,7 @@ LARGEST: dict[str, Any] = {"largest": Max()}
 EMPTY = "give it another name, so that it starts empty"
 DROP = "drop its rows with: mustela state drop MODULE:APP counts"
 DROP_ROWS = "drop its rows with: mustela state drop MODULE:APP rows"
+
 TO_INT = Upgrade(value=float, by=int)
 TAKEN = counting(store="words", renamed_from="counts")
 LATER = {"so that it starts empty": None}  # where dropping leads
@@ -330,6 +332,19 @@ STOPS = [
             ),
             DROP_ROWS: drop("rows", table(int, version=2)),
             **CLEAR,
+        },
+    ),
+    Stop(
+        code="FORMAT_NOT_HELD",
+        cause=ran(table(float)),
+        program=table(int, version=2, upgrade=TO_INT),
+        settings={"hold_format": True},
+        ways={
+            "for a new version of rows say the way back,"
+            " with upgrade=Upgrade(value=OldType, by=function, back=function)": Other(
+                held(table(int, version=2, upgrade=Upgrade(value=float, by=int, back=float)))
+            ),
+            "set hold_format to false, after which there is no way back": {"hold_format": False},
         },
     ),
     Stop(

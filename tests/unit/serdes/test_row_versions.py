@@ -159,3 +159,19 @@ def test_only_old_rows_are_upgraded() -> None:
         None,
     ]
     assert next(count) == 1
+
+
+def test_rows_that_are_held_are_those_of_the_version_before() -> None:
+    """Also between other versions, and one by one or many at once; what has no way back is told."""
+    old = OldRows(serde=StrSerde(), upgrade=int, back=str)
+    first = UpgradingSerde(IntSerde(), RowVersions(version=2, older={1: old}, held=1))
+    assert first.serialize_many([17, None]) == [b"17", None]
+    assert first.serialize(17) == b"17"
+    assert first.deserialize_many([b"17", None]) == [17, None]
+    second = UpgradingSerde(IntSerde(), RowVersions(version=3, older={2: old}, held=2))
+    assert version_of(second.serialize(17) or b"") == 2
+    assert second.deserialize(second.serialize(17)) == 17
+    lossy = OldRows(serde=StrSerde(), upgrade=int, back=lambda _: None)
+    broken = UpgradingSerde(IntSerde(), RowVersions(version=2, older={1: lossy}, held=1))
+    with pytest.raises(SerdeError, match="taken back to version 1: it returned None"):
+        broken.serialize(17)

@@ -203,6 +203,14 @@ ANSWERS: Mapping[Kind, Answer] = {
         fix="run the newer program; or undo the change with another version, the next number, "
         "whose upgrade restores the old values; " + _DROP + _BEGIN_ANEW,
     ),
+    Kind.FORMAT_NOT_HELD: _stops(
+        errors.FormatNotHeldError,
+        "hold_format is set, and {subject} cannot be kept as the release before can read it",
+        why="once this program has committed, the program that wrote it would be refused",
+        fix="for a new version of rows say the way back, with upgrade=Upgrade(value=OldType,"
+        " by=function, back=function); or set hold_format to false, after which there is no way"
+        " back",
+    ),
     Kind.STORE_WIDENED: _goes_on(
         "the store '{subject}' goes on with a change: {then} becomes {now}"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -68,6 +68,7 @@ class Kind(Enum):
     STORE_UNCLAIMED = "store-unclaimed"
     STORE_SLEPT = "store-slept"
     STORE_RETURNED = "store-returned"
+    FORMAT_NOT_HELD = "format-not-held"
     STORE_MOVED = "store-moved"
     STORE_UNLOGGED = "store-unlogged"
     STORE_DROPPED = "store-dropped"
@@ -117,12 +118,14 @@ class ProgramFacts:
         plan: The plan, including the topics that patterns have found.
         key_groups: Number of key groups.
         event_time: What closes windows and fires timers.
+        holds_format: Whether the release before must be able to go on afterwards.
     """
 
     application_id: str
     plan: Plan
     key_groups: int
     event_time: str
+    holds_format: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,9 @@ def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference
         yield _changed(Kind.STATE_FORMAT, "format", record.state_format, STATE_FORMAT)
     if record.event_time and record.event_time != program.event_time:
         yield _changed(Kind.EVENT_TIME, "event_time", record.event_time, program.event_time)
+    if not record.life and program.holds_format:
+        now = "a record that names the application's life"
+        yield _changed(Kind.FORMAT_NOT_HELD, epochs_topic(program.application_id), "", now)
     if not record.life:
         yield Difference(kind=Kind.LIFE_UNNAMED, subject=program.application_id)
 
@@ -307,6 +313,9 @@ def _stores(
     for name in sorted({*record.stores, *record.changelog_ends}):
         if name not in claimed and holds_rows(record, name):
             state = record.stores.get(name)
+            if program.holds_format and (state is None or state.slept_at is None):
+                now = "is not in the program, and would miss records"
+                yield Difference(kind=Kind.FORMAT_NOT_HELD, subject=f"store '{name}'", now=now)
             if state is None or state.slept_at is None:
                 yield Difference(kind=Kind.STORE_UNCLAIMED, subject=name)
     for name, (index, spec) in sorted(claimed.items()):
@@ -445,6 +454,8 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
         # Rows were kept only as long as late records were accepted: some that would count are gone.
         was, new = f"{then.grace_ms} ms", f"{now.grace_ms} ms"
         yield _changed(Kind.STORE_REOPENED, name, was, new)
+    if program.holds_format:
+        yield from _not_held(name, then, now)
     for change in compare_meanings(then, now):
         if change.field in _TOLD_ELSEWHERE:
             continue
@@ -461,6 +472,18 @@ def _meaning(name: str, state: StoreState, program: ProgramFacts) -> Iterator[Di
             now=change.now,
             fields={"store": name, "aspect": change.field, "why": change.why},
         )
+
+
+def _not_held(name: str, then: StoreMeaning, now: StoreMeaning) -> Iterator[Difference]:
+    """Yield what stops the program that wrote the rows when it comes back."""
+    if then.version > now.version:
+        there = f"rows of version {then.version} are there already"
+        yield _changed(Kind.FORMAT_NOT_HELD, f"store '{name}'", there, f"version {now.version}")
+        return
+    for change in compare_meanings(replace(now, older=()), then):
+        if not change.compatible and change.field not in _TOLD_ELSEWHERE:
+            yield _changed(Kind.FORMAT_NOT_HELD, f"store '{name}'", change.now, change.then)
+            return
 
 
 def _rest(

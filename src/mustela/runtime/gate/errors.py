@@ -10,6 +10,7 @@ __all__ = [
     "ChangelogSharedError",
     "ChangelogTruncatedError",
     "EventTimeChangedError",
+    "FormatNotHeldError",
     "KeyGroupsChangedError",
     "OffsetsMovedError",
     "SourceExpiredError",
@@ -44,6 +45,12 @@ class EventTimeChangedError(UsageError):
     """The state was made under another `event_time` setting."""
 
     code = "EVENT_TIME_CHANGED"
+
+
+class FormatNotHeldError(UsageError):
+    """With `hold_format`, something would be written that the release before cannot read."""
+
+    code = "FORMAT_NOT_HELD"
 
 
 class StoreDroppedError(UsageError):

@@ -134,6 +134,7 @@ class Gate:
             plan=plan,
             key_groups=self._settings.key_groups,
             event_time=self._settings.event_time,
+            holds_format=self._settings.hold_format,
         )
         broker = self._ask(record, program, there.topic_id if there else "")
         found = [*taken, *differences(record, broker, program)]

@@ -183,7 +183,7 @@ def old_rows(job: Upgrading, read: Callable[[], Iterator[LogRow]]) -> Iterator[t
 def is_old(spec: StoreSpec, key: bytes, row: bytes) -> bool:
     """Return whether a row holds a value of an older version."""
     assert spec.row_versions is not None, spec.name
-    newest, found = spec.row_versions.version, False
+    newest, found = spec.row_versions.written, False
 
     def look(value: bytes) -> bytes:
         nonlocal found
