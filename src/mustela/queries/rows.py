@@ -110,16 +110,30 @@ class StoreRows(MergedView):
         """Return the value of ``key``, or None."""
         found = super().get(key)
         if found is None and self._place.wanders:
-            found = next((row for view in self.all() if (row := view.get(key)) is not None), None)
+            own = self.of(key)
+            others = (view for view in self.all() if view is not own)
+            found = next((row for view in others if (row := view.get(key)) is not None), None)
         return found
 
     def getmulti(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of ``keys`` in the same order."""
+        """Return the values of ``keys``, in the same order.
+
+        What is not in its own key group is looked for in the others, with one fetch for each.
+        """
         found = super().getmulti(keys)
-        if self._place.wanders and None in found:
-            missing = zip(keys, found, strict=True)
-            return [self.get(key) if row is None else row for key, row in missing]
-        return found
+        if not self._place.wanders or None not in found:
+            return found
+        missing = {key for key, row in zip(keys, found, strict=True) if row is None}
+        strays: dict[bytes, bytes] = {}
+        for view in self.all():
+            wanted = sorted(key for key in missing if self.of(key) is not view)
+            if wanted:
+                rows = zip(wanted, view.getmulti(wanted), strict=True)
+                strays.update((key, row) for key, row in rows if row is not None)
+                missing -= strays.keys()
+        return [
+            strays.get(key) if row is None else row for key, row in zip(keys, found, strict=True)
+        ]
 
     def count(self) -> int:
         """Return the number of keys."""
