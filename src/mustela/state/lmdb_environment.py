@@ -120,6 +120,7 @@ class LmdbEnvironment:
         )
         self._handle: OpenEnvironment | None = None
         self._views: list[LmdbSnapshot] = []
+        self._written = -1
         self._decoded = DecodedPending()
 
     @property
@@ -339,7 +340,8 @@ class LmdbEnvironment:
     @contextmanager
     def _writing(self) -> Generator[_Writer]:
         """Run a block in a write transaction that ends with the meta."""
-        make_private(self._root, self.path.parent)
+        if self._usable() is None or not self.path.exists():
+            make_private(self._root, self.path.parent)
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
@@ -353,6 +355,7 @@ class LmdbEnvironment:
                     self._renew_lines(writer)
                     meta.take(writer.standing)
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+                self._written = handle.env.info()["last_txnid"]
 
     @contextmanager
     def _dropping(self) -> Generator[None]:
@@ -383,6 +386,8 @@ class LmdbEnvironment:
 
         Without this, files would still be marked clean after a crash of the machine.
         """
+        if handle.env.info()["last_txnid"] == self._written:
+            return  # nobody has closed them since this process wrote
         with handle.env.begin() as txn:
             meta = self._read_meta(txn, handle)
         if meta is None:
@@ -488,12 +493,14 @@ class LmdbEnvironment:
                 )
             handle.env.close()
             self._handle = handle = None
+            self._written = -1
             self._decoded.clear()
         return handle
 
     def _drop(self) -> None:
         handle = self._usable()
         self._handle = None
+        self._written = -1
         self._decoded.clear()
         self._end_views()
         if handle is not None:

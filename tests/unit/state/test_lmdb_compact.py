@@ -195,3 +195,29 @@ def test_a_crash_while_a_small_file_is_closed_loses_nothing(root, monkeypatch, r
     assert again.condition(state) is Condition.CURRENT
     assert rows_of(again, state) == sorted(model.items())
     again.close(clean=False)
+
+
+def test_what_another_process_closed_cleanly_is_in_use_again_with_the_next_write(root):
+    """A crash of the machine after that write is seen, though this process wrote before, too."""
+    environment, state, model = grown(root)
+    assert size(environment) > 1 << 20  # smaller files are new ones after they were closed
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tests.unit.state.environments import *\n"
+        "other = open_lmdb(Path(sys.argv[1]))\n"
+        "other.sizes()\n"
+        "other.close(clean=True)\n"
+    )
+    paths = os.pathsep.join(filter(None, sys.path))
+    subprocess.run(
+        [sys.executable, "-c", program, str(root)],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+    )
+    token = Token(1, 99, 0)
+    environment.write_pending(token, state, {"counts": [(b"k", b"3")]})
+    state = committed(token, counts=len(model) + 1)
+    environment.close(clean=False)
+    after = open_lmdb(root, boot="another")
+    assert after.condition(state) is Condition.DAMAGED
+    after.close(clean=False)
