@@ -16,11 +16,13 @@ from mustela.cli.main import main
 from mustela.runtime.batch import BatchResult
 from mustela.spark.arrow import arrow as pa, parquet as pq
 from mustela.windows import EmitStrategy
+from tests.integration.app_world import World
 
 pytestmark = pytest.mark.spark
+pytest_plugins = ["tests.integration.app_fixture"]
 
 COUNT = 3_000
-MINUTE = 60_000
+BASE = 1_700_000_000_000
 
 
 @dataclass
@@ -178,3 +180,58 @@ def _session(context: Any) -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
+
+
+@pytest.mark.broker
+def test_a_running_application_comes_to_the_same(world: World) -> None:
+    """Over partitions of a topic, with late records: each key's last row, and what was late."""
+    source, table, sums, minutes = (
+        world.topic(name, partitions=3) for name in ("in", "table", "sums", "minutes")
+    )
+
+    def program(builder: StreamsBuilder) -> None:
+        stream = builder.stream(source, key=str, value=str)
+        names = builder.table(table, key=str, value=str, store="names")
+        joined = stream.join(names, lambda value, name: f"{name}{value}", value=str)
+        by_name = joined.group_by(lambda _key, value: value[:2], key=str)
+        by_name.aggregate(
+            str, lambda _k, value, all: all + value[-1], value=str, store="sums"
+        ).to_stream().to(sums)
+        windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=1))
+        counted = stream.group_by_key().windowed_by(windows).count(store="minutes")
+        counted.to_stream().to(minutes, value=int)
+
+    end = BASE + 1_000_000
+    for partition in range(3):
+        keys = [f"k{partition}{n}" for n in range(4)]
+        early = [(key, f"n{n % 2}", BASE + 1_000 * n) for n, key in enumerate(keys)]
+        later = [(key, f"m{n % 2}", BASE + 200_000 + n) for n, key in enumerate(keys)]
+        world.send(table, [*early, *later, ("end", "e", end)], partition=partition)
+        times = [(n * 7919) % 400 * 1_000 - (n % 11) * 900 for n in range(300)]
+        records = [(keys[n % 4], str(n % 10), BASE + abs(t)) for n, t in enumerate(sorted(times))]
+        late = [(keys[0], "9", BASE + 1), (keys[1], "9", BASE + 2)]
+        everything = [*records[:150], *late, *records[150:], ("end", "0", end)]
+        world.send(source, everything, partition=partition)
+    watcher = world.run(program)
+    app, _ = world.app(program)
+    inputs = {topic: _as_table(world.rows(topic)) for topic in (source, table)}
+    with mustela.batch(app, inputs, epoch_records=100) as result:
+        for topic in (sums, minutes):
+            wanted = {row.key: row.value for row in world.rows(topic)}
+            found = result.to_arrow(topic, raw=True).to_pylist()
+            assert {row["key"]: row["value"] for row in found} == wanted
+        late_records = {n: c for n, c in result.counters.items() if "late" in n}
+    assert sum(late_records.values()) == 6
+    assert late_records == {name: watcher.counter(name) for name in late_records}
+
+
+def _as_table(rows: list[Any]) -> Any:
+    return pa.table(
+        {
+            "key": pa.array([row.key for row in rows], pa.binary()),
+            "value": pa.array([row.value for row in rows], pa.binary()),
+            "timestamp": [row.timestamp for row in rows],
+            "partition": [row.partition for row in rows],
+            "offset": [row.offset for row in rows],
+        }
+    )

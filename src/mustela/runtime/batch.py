@@ -120,8 +120,13 @@ class BatchResult(Mapping[str, Any]):
         """Return the rows of a topic with keys and values as the bytes that Kafka would hold."""
         raise NotImplementedError
 
-    def to_arrow(self, topic: str) -> Any:
-        """Return the rows of a topic as an Arrow table in the order of their offsets."""
+    def to_arrow(self, topic: str, *, raw: bool = False) -> Any:
+        """Return the rows of a topic as an Arrow table, in the order of their offsets.
+
+        Args:
+            topic: The topic.
+            raw: Whether keys and values are left as the bytes that Kafka would hold.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

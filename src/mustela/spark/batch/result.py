@@ -80,9 +80,9 @@ class FilesResult(BatchResult):
         """Return the rows of a topic with keys and values as bytes."""
         return self._frame(topic, Form())
 
-    def to_arrow(self, topic: str) -> Any:
-        """Return the rows of a topic as an Arrow table in the order of their offsets."""
-        form = Form() if topic == LETTERS else self._form(topic)
+    def to_arrow(self, topic: str, *, raw: bool = False) -> Any:
+        """Return the rows of a topic as an Arrow table, in the order of their offsets."""
+        form = Form() if raw or topic == LETTERS else self._form(topic)
         tables = [
             pq.read_table(path, schema=ROWS, partitioning=None) for path in self._files(topic)
         ]
