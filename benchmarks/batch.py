@@ -28,7 +28,7 @@ import mustela
 from mustela import App, BatchInput, StreamsBuilder, TimeWindows
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
-from mustela.model import Windowed
+from mustela.model import TopicPartition, Windowed
 from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.serdes.windowed import WindowedSerde
 from mustela.spark.arrow import arrow as pa, parquet as pq
@@ -164,8 +164,9 @@ class Kafka:
         return spent, (self._last("totals", _KEY, ends), self._windows(ends))
 
     def _ends(self, topic: str) -> list[int]:
-        found = self._admin.end_offsets([(topic, n) for n in range(_PARTITIONS)])
-        return [found[topic, n] for n in range(_PARTITIONS)]
+        places = [TopicPartition(topic, n) for n in range(_PARTITIONS)]
+        found = self._admin.end_offsets(places)
+        return [found[place] for place in places]
 
     def _last(self, topic: str, serde: Any, begin: dict[str, list[int]]) -> dict[Any, int]:
         reader, rows = RangeReader(self._properties), dict[Any, int]()

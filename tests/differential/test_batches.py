@@ -22,7 +22,7 @@ from tests.differential.steps import build
 from tests.inline_engine import InlineEngine
 
 SEED = int(os.environ.get("MUSTELA_DIFFERENTIAL_SEED", "1"))
-EXAMPLES = int(os.environ.get("MUSTELA_BATCH_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("MUSTELA_BATCH_EXAMPLES", "2"))
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
-from mustela.plan.plan import Plan
-from mustela.runtime.installed import load_engine
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # workers that make records need only inputs and errors
+    from mustela.config.settings import Settings
+    from mustela.plan.plan import Plan
     from mustela.runtime.app import App
 
 __all__ = [
@@ -228,6 +227,8 @@ def batch(
         epoch_records=epoch_records,
         directory=directory,
     )
+    from mustela.runtime.installed import load_engine
+
     name = app._engine_name  # pyright: ignore[reportPrivateUsage]
     engine: Any = load_engine(name)
     if not hasattr(engine, "batch"):

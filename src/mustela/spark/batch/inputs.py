@@ -151,18 +151,16 @@ def _prepare_on_spark(
     numbered = frame.withColumn(_SEQ, f.monotonically_increasing_id())
     partition = f.col(given.partition).cast("int") if given.partition in names else f.lit(0)
     numbered = numbered.withColumn(_PARTITION, partition)
-    if given.offset in names:
-        ordered = numbered.orderBy(_PARTITION, f.col(given.offset), _SEQ)
-        written = partial(_encode_and_write, packed, str(directory))
-    elif encoder.retimes:
+    parts = frame.rdd.getNumPartitions()  # as many as Spark makes of so much
+    if encoder.retimes and given.offset not in names:
         kept = f"{_RECORDS_DDL}, `{_SEQ}` long, `{_PARTITION}` int"
-        ordered = numbered.mapInArrow(partial(_encode, packed), kept).orderBy(
-            _PARTITION, "time", _SEQ
-        )
+        encoded = numbered.mapInArrow(partial(_encode, packed), kept)
+        ordered = _sorted(encoded, parts, [_PARTITION, "time", _SEQ])
         written = partial(_only_write, str(directory))
     else:
-        times = [f.col(encoder.timestamp)] if encoder.timestamp else []
-        ordered = numbered.orderBy(_PARTITION, *times, _SEQ)
+        times = [given.offset] if given.offset in names else [encoder.timestamp]
+        by = [_PARTITION, *(f.col(f"`{name}`") for name in times if name), _SEQ]
+        ordered = _sorted(numbered, parts, by)
         written = partial(_encode_and_write, packed, str(directory))
     found: dict[int, list[tuple[int, Written]]] = {}
     for row in ordered.mapInArrow(written, _WRITTEN).collect():
@@ -172,6 +170,11 @@ def _prepare_on_spark(
         partition: [file for _, file in sorted(files, key=lambda pair: pair[0])]
         for partition, files in sorted(found.items())
     }
+
+
+def _sorted(frame: Any, parts: int, by: list[Any]) -> Any:
+    """Return a frame in order, from partition to partition and in each."""
+    return frame.repartitionByRange(parts, *by).sortWithinPartitions(*by)
 
 
 _RECORDS_DDL = "key binary, value binary, timestamp long, headers binary, time long"
