@@ -128,6 +128,19 @@ class BatchResult(Mapping[str, Any]):
         """
         raise NotImplementedError
 
+    def store(self, name: str, *, timestamps: bool = False, headers: bool = False) -> Any:
+        """Return a store as it was at the end: a read-only handle of its kind, over all lanes.
+
+        Args:
+            name: The store's name.
+            timestamps: Whether values are shown with their timestamps, as `ValueAndTimestamp`.
+            headers: Whether values are shown with timestamps and headers.
+
+        Raises:
+            UnknownStoreError: If there is no store of that name.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:
         """Delete the files; DataFrames that were not read by then cannot be read any more."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from mustela import App, BatchInput, Consumed, StreamsBuilder, TimeWindows
 from mustela.model import TopicPartition
+from mustela.queries.errors import UnknownStoreError
 from mustela.runtime.batch import BatchEngineError, BatchInputError, BatchRefusedError, batch
 from mustela.spark import files
 from mustela.spark.arrow import arrow as pa, parquet as pq
@@ -77,6 +78,19 @@ def test_columns_together_are_a_value(tmp_path: Path) -> None:
             assert result.counters["records:orders"] == 3
 
 
+def test_times_inside_of_a_value_may_be_of_nanoseconds() -> None:
+    """Those of pandas are; alone, in lists and in structs."""
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=dict)
+        stream.map_values(lambda value: value["at"], value=str).to("out")
+
+    at = pa.array([1_500_000_000], pa.timestamp("ns"))
+    data = pa.table({"at": at, "all": pa.array([[None]], pa.list_(at.type)), "timestamp": [1]})
+    with batched(app_of(build), {"in": data}) as result:
+        assert rows(result, "out") == [(None, "1970-01-01T00:00:01.500000", 1)]
+
+
 def test_a_row_without_any_field_deletes() -> None:
     """Its key stays; columns that Kafka's source has beside the value are not fields."""
 
@@ -128,6 +142,25 @@ def test_what_a_stream_would_still_hold_back_is_flushed_on_request() -> None:
     for flush, wanted in ((False, [1]), (True, [1, 1])):
         with batched(app_of(minutes), {"in": data}, flush=flush) as result:
             assert [row[1] for row in rows(result, "out")] == wanted
+
+
+def test_stores_are_read_as_those_of_an_application() -> None:
+    """As they were at the end, by keys and by windows."""
+
+    def build(builder: StreamsBuilder) -> None:
+        totals(builder)
+        minutes(builder)
+
+    orders = pa.table(
+        {"customer": ["ann", "bob", "ann"], "total": [1, 2, 3], "timestamp": [1, 2, 3]}
+    )
+    inputs = {"orders": orders, "in": table(("k", "1", 0), ("k", "2", MINUTE))}
+    with batched(app_of(build), inputs, epoch_records=2) as result:
+        assert dict(result.store("t")) == {"ann": 4, "bob": 2}
+        assert result.store("t")["ann"] == 4
+        assert len(list(result.store("minutes").fetch("k", 0, 2 * MINUTE))) == 2
+        with pytest.raises(UnknownStoreError):
+            result.store("none")
 
 
 def test_bad_records_are_dead_letters() -> None:
@@ -241,7 +274,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     data = table(("k", "v", 1))
     result = batched(app_of(copies), {"in": data}, directory=str(tmp_path))
     (left,) = tmp_path.iterdir()
-    assert {path.name for path in left.iterdir()} == {"output"}
+    assert {path.name for path in left.iterdir()} <= {"output", "state"}
     result.close()
     assert not list(tmp_path.iterdir())
 

@@ -116,9 +116,9 @@ class Encoder:
             return column.cast(pa.string()).cast(pa.binary())
         if serde is None or isinstance(serde, BytesSerde):
             raise self._wrong(name, f"{kind}, and the source reads bytes")
-        rows = column.to_pylist()
+        rows = _values(column)
         if isinstance(serde, _JSON):
-            return pa.array(_json(serde, rows), pa.binary())
+            return self._json(rows, name)
         if isinstance(serde, FloatSerde) and pa.types.is_integer(kind):
             rows = [None if row is None else float(row) for row in rows]
         encoded, errors = serde.serialize_each(rows)
@@ -130,18 +130,24 @@ class Encoder:
         """Return values made of several columns; None where all of them are."""
         names = self.values
         rows: list[Any] = []
-        for cells in zip(*(column.to_pylist() for column in columns), strict=True):
+        for cells in zip(*map(_values, columns), strict=True):
             is_none = all(cell is None for cell in cells)
             rows.append(None if is_none else dict(zip(names, cells, strict=True)))
         serde = self.node.value
         if isinstance(serde, _JSON):
-            return pa.array(_json(serde, rows), pa.binary())
+            return self._json(rows, ", ".join(names))
         if serde is None:
             raise self._wrong(", ".join(names), "several columns, and the source reads bytes")
         encoded, errors = serde.serialize_each(rows)
         if errors:
             raise self._wrong(", ".join(names), errors[0].what) from errors[0]
         return pa.array(encoded, pa.binary())
+
+    def _json(self, rows: Sequence[Any], name: str) -> Any:
+        try:
+            return pa.array([None if row is None else _JSON_OF(row) for row in rows], pa.binary())
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._wrong(name, f"nothing that JSON can hold: {error}") from error
 
     def _wrong(self, name: str, what: str) -> BatchInputError:
         return BatchInputError(
@@ -152,11 +158,32 @@ class Encoder:
         )
 
 
-def _json(serde: Serde[Any], rows: Sequence[Any]) -> list[bytes | None]:
-    encode = msgspec.json.Encoder(
-        order="deterministic" if getattr(serde, "sort_keys", False) else None
-    ).encode
-    return [None if row is None else encode(row) for row in rows]
+_JSON_OF = msgspec.json.Encoder(order="deterministic").encode
+"""The source decodes it; equal keys that are documents have equal bytes."""
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column as Python's own values: times in nanoseconds would be those of pandas."""
+    plain = _plain(column.type)
+    return (column if plain == column.type else column.cast(plain, safe=False)).to_pylist()
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type without nanoseconds."""
+    types = pa.types
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if types.is_time64(kind):
+        return pa.time64("us")
+    if types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    return kind
 
 
 def _headers(row: Any) -> Headers:

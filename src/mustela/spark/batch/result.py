@@ -16,6 +16,7 @@ from mustela.plan.plan import Plan
 from mustela.runtime.batch import BatchResult
 from mustela.spark.arrow import arrow as pa, parquet as pq
 from mustela.spark.batch.shown import Form, each, form_of
+from mustela.spark.batch.stores import LeftState
 from mustela.spark.files import ROWS, rows_directory
 from mustela.spark.shipment import Packed
 from mustela.topology.sink import SinkNode
@@ -31,11 +32,18 @@ class FilesResult(BatchResult):
         directory: Everything that it left.
         output: The rows, in it.
         session: Returns a SparkSession.
+        left: The stores.
     """
 
     def __init__(
-        self, plan: Plan, directory: Path, output: Path, session: Callable[[], Any]
+        self,
+        plan: Plan,
+        directory: Path,
+        output: Path,
+        session: Callable[[], Any],
+        left: LeftState,
     ) -> None:
+        self._left = left
         self._directory = directory
         self._output = output
         self._session = session
@@ -91,8 +99,13 @@ class FilesResult(BatchResult):
             [form.rows(batch) for batch in whole.to_batches()], form.schema
         )
 
+    def store(self, name: str, *, timestamps: bool = False, headers: bool = False) -> Any:
+        """Return a store as it was at the end."""
+        return self._left.queries.store(name, timestamps=timestamps, headers=headers)
+
     def close(self) -> None:
         """Delete the files."""
+        self._left.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         atexit.unregister(self.close)
 

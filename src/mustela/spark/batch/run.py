@@ -20,6 +20,7 @@ from mustela.spark.batch.loop import EpochRunner, Loop
 from mustela.spark.batch.program import batch_program, check_steps, flush_span_ms
 from mustela.spark.batch.result import FilesResult
 from mustela.spark.batch.segments import PartitionIndex, Written
+from mustela.spark.batch.stores import LeftState
 
 __all__ = ["BatchRunner", "check_request", "run_batch"]
 
@@ -83,8 +84,8 @@ def run_batch(
         if request.flush and loop.watermark.value >= 0:
             loop.flush(_last(partitions, loop) + flush_span_ms(request.plan))
         shutil.rmtree(directory / "inputs")
-        shutil.rmtree(directory / "state", ignore_errors=True)
-        result = FilesResult(request.plan, directory, directory / "output", session)
+        left = LeftState(program, loop.marks, epoch=loop.epochs, watermark=loop.watermark.value)
+        result = FilesResult(request.plan, directory, directory / "output", session, left)
         result.counters = dict(loop.counters)
         result.watermark = loop.watermark.value
         result.epochs = loop.epochs
