@@ -9,9 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ProcessStat", "boot_id", "collection_paused", "read_process", "resident_bytes"]
+__all__ = [
+    "ProcessStat",
+    "boot_id",
+    "collection_paused",
+    "listening_users",
+    "read_process",
+    "resident_bytes",
+]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SOCKETS: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS: Final = "0A"
 
 
 class ProcessStat(NamedTuple):
@@ -102,3 +111,25 @@ def collection_paused() -> Generator[None]:
     finally:
         if paused:
             gc.enable()
+
+
+def listening_users(port: int) -> frozenset[int]:
+    """Return the ids of the users whose processes listen at a TCP port of this machine.
+
+    Example:
+        >>> import os, socket
+        >>> with socket.create_server(("127.0.0.1", 0)) as listening:
+        ...     listening_users(listening.getsockname()[1]) == {os.geteuid()}
+        True
+    """
+    found: set[int] = set()
+    for path in _SOCKETS:
+        try:
+            lines = path.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            _, local, _, state, _, _, _, user, *_ = line.split()
+            if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
+                found.add(int(user))
+    return frozenset(found)

@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 from mustela.admin.access import Access, access_file, read_access
 from mustela.admin.errors import AdminSilentError
 from mustela.config.settings import Settings
+from mustela.processes import listening_users
 
 __all__ = ["AdminClient", "find_server"]
 
 _TIMEOUT_S: Final = 5.0
+_DATA_TIMEOUT_S: Final = 60.0
 _ANSWER_MAX: Final = 32 << 20
 _FIRST_CERTIFICATE: Final = re.compile(
     r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
@@ -51,13 +53,15 @@ class AdminClient:
 
     Args:
         access: Where it is, and the tokens.
+        elsewhere: Whether somebody named the address, so that it may be on another host.
 
     Attributes:
         access: The same.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, elsewhere: bool = False) -> None:
         self.access = access
+        self._elsewhere = elsewhere
 
     def get(self, path: str) -> dict[str, Any] | None:
         """Return a document; None if its endpoint is switched off.
@@ -79,18 +83,38 @@ class AdminClient:
 
     def _ask(self, path: str) -> tuple[int, bytes]:
         place = urlsplit(self.access.address)
+        token = self.access.tokens.read if place.scheme == "https" else ""
+        return self._requested(path, token, _TIMEOUT_S)
+
+    def data(self, target: str) -> tuple[int, bytes]:
+        """Return status and body of what is below ``/stores``, which needs a token on loopback too.
+
+        Raises:
+            AdminSilentError: If the server does not answer; or if it could be somebody else's,
+                because it shows no certificate and does not belong to this user.
+        """
+        place = urlsplit(self.access.address)
+        mine = self._elsewhere or listening_users(place.port or 0) == frozenset({os.geteuid()})
+        if place.scheme != "https" and not mine:
+            said = "what listens there does not belong to this user"
+            raise self._silent(said)
+        return self._requested(target, self.access.tokens.query, _DATA_TIMEOUT_S)
+
+    def _requested(self, target: str, token: str, timeout_s: float) -> tuple[int, bytes]:
+        place = urlsplit(self.access.address)
         headers = {"accept": "application/json"}
         connection: HTTPConnection
         try:
+            if token:
+                headers["authorization"] = f"Bearer {token}"
             if place.scheme == "https":
                 connection = HTTPSConnection(
-                    place.hostname or "", place.port, timeout=_TIMEOUT_S, context=self._context()
+                    place.hostname or "", place.port, timeout=timeout_s, context=self._context()
                 )
-                headers["authorization"] = f"Bearer {self.access.tokens.read}"
             else:
-                connection = HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_S)
+                connection = HTTPConnection(place.hostname or "", place.port, timeout=timeout_s)
             try:
-                connection.request("GET", path, headers=headers)
+                connection.request("GET", target, headers=headers)
                 answer = connection.getresponse()
                 return answer.status, answer.read(_ANSWER_MAX)
             finally:
@@ -99,7 +123,12 @@ class AdminClient:
             raise self._silent(str(error) or type(error).__name__) from error
 
     def _context(self) -> ssl.SSLContext:
-        """Trust the server's own certificate, and no other: so its names do not matter."""
+        """Trust the server's own certificate, and no other: so its names do not matter.
+
+        Without one in the access, those that this machine trusts.
+        """
+        if not self.access.certificate:
+            return ssl.create_default_context()
         text = Path(self.access.certificate).read_text(encoding="ascii", errors="replace")
         found = _FIRST_CERTIFICATE.search(text)
         if found is None:

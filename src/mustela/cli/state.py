@@ -1,4 +1,4 @@
-"""mustela state: change an application's state while it is not running."""
+"""mustela state: read an application's state; change it while it is not running."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from mustela.cli import state_import, state_reading
 from mustela.cli.applications import Target
 from mustela.cli.asking import Manner
 from mustela.cli.clients import open_admin
@@ -28,7 +29,13 @@ _PLAIN = Manner()
 
 def group() -> App:
     """Return the commands ``mustela state …``."""
-    app = App(name="state", help="Change an application's state.")
+    app = App(name="state", help="Read and change an application's state.")
+    app.command(state_reading.list_stores, name="list")
+    app.command(state_reading.get)
+    app.command(state_reading.range_rows, name="range")
+    app.command(state_reading.count_rows, name="count")
+    app.command(state_reading.export)
+    app.command(state_import.import_rows, name="import")
     app.command(drop)
     app.command(upgrade)
     return app

@@ -99,7 +99,24 @@ def test_a_versioned_store_knows_each_moment(
         store = driver.store("store")
         found = [(name, version.value) for name, version in store.all()]
         order = sorted(newest.items(), key=lambda row: row[0].encode())
-        assert found == [row for row in order if row[1] is not None]
+        there = [row for row in order if row[1] is not None]
+        assert found == there
+        low, high = sorted([key, "b"], key=str.encode)
+        some = [row for row in there if low.encode() <= row[0].encode() <= high.encode()]
+        begun = [row for row in there if row[0].startswith(key)]
+        for rows_of, wanted in (
+            (store.range(low, high), some),
+            (store.reverse_range(low, high), some[::-1]),
+            (store.prefix_scan(key), begun),
+            (store.reverse_prefix_scan(key), begun[::-1]),
+        ):
+            assert [(name, version.value) for name, version in rows_of] == wanted
+        assert [(name, version.timestamp, version.value) for name, version in store.history()] == [
+            (name, at, value)
+            for name, _ in order
+            for at, value in sorted(model[name].items())
+            if value is not None
+        ]
         for name in {key, *model}:
             version = store.get(name, as_of=moment)
             assert (version and version.value) == as_of(name, moment)

@@ -79,11 +79,13 @@ class ChangedStore:
     ) -> Document:
         named = {"key": self._forms.key.to_document(key)}
         if self._forms.spec.kind == "session":
-            return {**named, "sessions": list(shown.sessions(key, Bounds()))}
+            return {**named, "sessions": list(shown.all_of_key("sessions", key, Bounds()))}
         if start is not None:
             size = self._forms.spec.window_ms
             window = {**named, "start": start, "end": None if size is None else start + size}
-            found = next(shown.windows(key, Bounds(time_from=start, time_to=start)), None)
+            found = next(
+                shown.all_of_key("windows", key, Bounds(time_from=start, time_to=start)), None
+            )
             return {**window, "deleted": True} if found is None else found
         found = None if is_deleted else shown.get(key)
         return {**named, "deleted": True} if found is None else found

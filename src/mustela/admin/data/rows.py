@@ -20,11 +20,13 @@ from mustela.state.kinds.headers import AggregationWithHeaders, ValueTimestampHe
 from mustela.state.kinds.timed import ValueAndTimestamp
 from mustela.state.kinds.versioned_store import VersionedRecord
 
-__all__ = ["Bounds", "Position", "StoreForms", "StoreRows"]
+__all__ = ["Bounds", "Placed", "Position", "StoreForms", "StoreRows"]
 
 Document = dict[str, Any]
 Found = tuple[Any, Any]
 """What a store's own method yields: a key, or a key in its window, and what it shows of a row."""
+
+Show = Callable[[], Document]
 
 SCANNED: Final = frozenset({"key_value", "timestamped_key_value", "window", "session", "versioned"})
 """Kinds that can be read in order."""
@@ -49,6 +51,10 @@ class Position(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     again: int = 0
 
 
+Placed = tuple[Position, Show]
+"""A row's place, and what shows it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """Which rows are asked for.
@@ -60,6 +66,7 @@ class Bounds:
         time_from: The lowest start of a window, or end of a session, in milliseconds.
         time_to: The highest start, included.
         reverse: Whether the last row comes first.
+        versions: Whether all versions of each key are wanted.
     """
 
     low: Any = None
@@ -68,6 +75,7 @@ class Bounds:
     time_from: int | None = None
     time_to: int | None = None
     reverse: bool = False
+    versions: bool = False
 
 
 class StoreForms:
@@ -149,36 +157,62 @@ class StoreRows:
             for key, each in zip(keys, found, strict=True)
         ]
 
-    def windows(self, key: Any, bounds: Bounds) -> Iterator[Document]:
-        """Return the windows of a key, by start."""
-        self._needs("windows", "window")
+    def of_key(
+        self, what: str, key: Any, bounds: Bounds, after: Position | None = None
+    ) -> Iterator[Placed]:
+        """Return the windows, sessions or versions of a key, each with its place.
+
+        Args:
+            what: ``windows``, ``sessions`` or ``versions``.
+            key: The key.
+            bounds: Which of them; the key's own bounds do not matter.
+            after: The place after which they begin.
+        """
+        kind, read, order = {
+            "windows": ("window", self._windows, _by_start),
+            "sessions": ("session", self._sessions, _by_end),
+            "versions": ("versioned", self._versions, _by_start),
+        }[what]
+        self._needs(what, kind)
+        return _placed(read(key, bounds, after), order, after, reverse=bounds.reverse)
+
+    def all_of_key(self, what: str, key: Any, bounds: Bounds) -> Iterator[Document]:
+        """Return the same as documents, from the first to the last."""
+        return (show() for _, show in self.of_key(what, key, bounds))
+
+    def _windows(self, key: Any, bounds: Bounds, after: Position | None) -> Iterator[Placed]:
         handle, size = self._handle, self._spec.window_ms
+        first, last = _narrowed(bounds, after)
+        shown, data = self._forms.key.to_document(key), self._forms.key_serde.serialize(key)
         fetch = handle.backward_fetch if bounds.reverse else handle.fetch
-        shown = self._forms.key.to_document(key)
-        for start, found in self._open(fetch(key, bounds.time_from, bounds.time_to)):
-            end = None if size is None else start + size
-            yield {"key": shown, "start": start, "end": end, **self._shown(found)}
+        for start, found in self._open(fetch(key, first, last)):
+            place = {"start": start, "end": None if size is None else start + size}
+            yield (
+                Position(data, start),
+                lambda place=place, found=found: {"key": shown, **place, **self._shown(found)},
+            )
 
-    def sessions(self, key: Any, bounds: Bounds) -> Iterator[Document]:
-        """Return the sessions of a key, by end."""
-        self._needs("sessions", "session")
-        handle = self._handle
+    def _sessions(self, key: Any, bounds: Bounds, after: Position | None) -> Iterator[Placed]:
+        handle, first = self._handle, bounds.time_from
+        if after is not None and not bounds.reverse:
+            first = after.end if first is None else max(first, after.end)
         find = handle.backward_find_sessions if bounds.reverse else handle.find_sessions
-        for session, found in self._open(find(key, bounds.time_from, bounds.time_to)):
-            yield self._row(session, found)
+        for session, found in self._open(find(key, first, bounds.time_to)):
+            yield self._place(session), lambda at=session, found=found: self._row(at, found)
 
-    def versions(self, key: Any, bounds: Bounds) -> Iterator[Document]:
-        """Return the versions of a key, by time."""
-        self._needs("versions", "versioned")
-        first, last, reverse = bounds.time_from, bounds.time_to, bounds.reverse
-        for version in self._open(self._handle.versions(key, first, last, reverse=reverse)):
-            yield self._row(key, version)
+    def _versions(self, key: Any, bounds: Bounds, after: Position | None) -> Iterator[Placed]:
+        first, last = _narrowed(bounds, after)
+        data = self._forms.key_serde.serialize(key)
+        found = self._handle.versions(key, first, last, reverse=bounds.reverse)
+        for version in self._open(found):
+            yield (
+                Position(data, version.timestamp),
+                lambda version=version: self._row(key, version),
+            )
 
     # -- in order ---------------------------------------------------------------------------------
 
-    def scan(
-        self, bounds: Bounds, after: Position | None = None
-    ) -> Iterator[tuple[Position, Callable[[], Document]]]:
+    def scan(self, bounds: Bounds, after: Position | None = None) -> Iterator[Placed]:
         """Return rows in the store's order, each with its place and a function that shows it.
 
         Args:
@@ -189,22 +223,27 @@ class StoreRows:
         if kind not in SCANNED:
             msg = "read in order"
             raise self._not_here(msg)
+        if bounds.versions:
+            return _placed(self._history(bounds, after), _by_key_and_start, after, reverse=False)
         scans = {"window": self._window_scan, "session": self._session_scan}
         rows = scans.get(kind, self._key_scan)(bounds, after)
-        order = _ORDERS.get(kind, _by_key)
-        last, again = None, 0
-        bound = None if after is None else order(after)
-        for key, found in rows:
-            place = self._place(key)
-            mark = order(place)
-            again = again + 1 if mark == last else 0
-            last = mark
-            if after is not None and _is_before(mark, bound, again, after, bounds.reverse):
-                continue
-            yield (
-                msgspec.structs.replace(place, again=again),
-                lambda key=key, found=found: self._row(key, found),
-            )
+        placed = (
+            (self._place(key), lambda key=key, found=found: self._row(key, found))
+            for key, found in rows
+        )
+        return _placed(placed, _ORDERS.get(kind, _by_key), after, reverse=bounds.reverse)
+
+    def _history(self, bounds: Bounds, after: Position | None) -> Iterator[Placed]:
+        self._needs("versions", "versioned")
+        if bounds.reverse or bounds.prefix is not None:
+            msg = "read with its versions backwards, or by prefix"
+            raise self._not_here(msg)
+        serde, low = self._forms.key_serde, bounds.low
+        if after is not None:
+            low = serde.deserialize(after.key)
+        for key, found in self._open(self._handle.history(low, bounds.high)):
+            place = Position(serde.serialize(key), found.timestamp)
+            yield place, lambda key=key, found=found: self._row(key, found)
 
     def _place(self, key: Any) -> Position:
         serialize = self._forms.key_serde.serialize
@@ -313,14 +352,55 @@ class StoreRows:
         return DataRefusal(400, "QUERY_KIND", text, fixes.get(self._spec.kind, ""))
 
 
+def _narrowed(bounds: Bounds, after: Position | None) -> tuple[int | None, int | None]:
+    """Return the first and last time that are left after a place."""
+    first, last = bounds.time_from, bounds.time_to
+    if after is None:
+        return first, last
+    if bounds.reverse:
+        return first, after.start if last is None else min(last, after.start)
+    return after.start if first is None else max(first, after.start), last
+
+
 def _by_key(place: Position) -> tuple[Any, ...]:
     return (place.key,)
+
+
+def _by_start(place: Position) -> tuple[Any, ...]:
+    return (place.start,)
+
+
+def _by_end(place: Position) -> tuple[Any, ...]:
+    return place.end, place.start
+
+
+def _by_key_and_start(place: Position) -> tuple[Any, ...]:
+    return place.key, place.start
 
 
 _ORDERS: Final[dict[str, Callable[[Position], tuple[Any, ...]]]] = {
     "window": lambda place: (place.start, place.key),
     "session": lambda place: (place.key, place.end, place.start),
 }
+
+
+def _placed(
+    rows: Iterator[Placed],
+    order: Callable[[Position], tuple[Any, ...]],
+    after: Position | None,
+    *,
+    reverse: bool,
+) -> Iterator[Placed]:
+    """Yield the rows after a place; those of one place are numbered."""
+    last, again = None, 0
+    bound = None if after is None else order(after)
+    for place, show in rows:
+        mark = order(place)
+        again = again + 1 if mark == last else 0
+        last = mark
+        if after is not None and _is_before(mark, bound, again, after, reverse):
+            continue
+        yield msgspec.structs.replace(place, again=again), show
 
 
 def _is_before(mark: Any, bound: Any, again: int, after: Position, reverse: bool) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final, cast
 
 import msgspec
@@ -14,12 +13,12 @@ from mustela.admin.data.cursors import Cursors
 from mustela.admin.data.encodings import Encoding, encoding_for
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.leases import Leases, Lent
-from mustela.admin.data.rows import Bounds, Document, Position, StoreForms, StoreRows
+from mustela.admin.data.rows import Bounds, Document, Placed, Position, StoreForms, StoreRows
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.queries.queries import Queries
 from mustela.serdes.documents import DocumentForm
 
-__all__ = ["DataService", "Limits", "Reply"]
+__all__ = ["DataService", "Limits", "Reply", "bounds_of"]
 
 EPOCH_HEADER: Final = "mustela-epoch"
 _LOOK_EVERY: Final = 64
@@ -190,56 +189,73 @@ class DataService:
         return _reply(encoding, epoch, {"epoch": epoch, "rows": found})
 
     def _of_key(self, asked: Asked, encoding: Encoding, path: tuple[str, ...]) -> Reply:
-        asked.only("min_epoch", "time_from", "time_to", "reverse", "limit")
+        asked.only("min_epoch", "time_from", "time_to", "reverse", "limit", "cursor")
         store, text, what = path
         forms = self.store(store)
         key = forms.key.from_text(text)
-        limit = self._limit(asked)
         bounds = Bounds(
             time_from=asked.whole("time_from"),
             time_to=asked.whole("time_to"),
             reverse=asked.flag("reverse"),
         )
-        with self._lent(asked, None) as lent:
-            with self._rows(lent, forms) as rows:
-                read: Iterator[Document] = getattr(rows, what)(key, bounds)
-                found = list(islice(read, limit + 1))
-            epoch = lent.shown.epoch
-        document = {"epoch": epoch, what: found[:limit], "more": len(found) > limit}
-        return _reply(encoding, epoch, document)
+        question = (*path, *((n, asked.parameters.get(n)) for n in _OF_QUESTION))
+
+        def read(rows: StoreRows, after: Position | None) -> Iterator[Placed]:
+            return rows.of_key(what, key, bounds, after)
+
+        document, page = self._paged(asked, encoding, question, forms, read)
+        document |= {what: page.rows, "more": not page.is_whole}
+        return _reply(encoding, document["epoch"], document)
 
     def _range(self, asked: Asked, encoding: Encoding, store: str) -> Reply:
         asked.only(*_OF_RANGE)
         forms = self.store(store)
-        bounds = _bounds(asked, forms.key)
-        limit, counts = self._limit(asked), asked.flag("count")
+        bounds, counts = bounds_of(asked, forms.key), asked.flag("count")
         question = (store, counts, *((n, asked.parameters.get(n)) for n in _OF_QUESTION))
-        text = asked.parameters.get("cursor")
+
+        def read(rows: StoreRows, after: Position | None) -> Iterator[Placed]:
+            return rows.scan(bounds, after)
+
+        document, page = self._paged(asked, encoding, question, forms, read, counts=counts)
+        if counts:
+            document |= {"count": page.count, "complete": page.is_whole}
+        else:
+            document["rows"] = page.rows
+        return _reply(encoding, document["epoch"], document)
+
+    def _paged(
+        self,
+        asked: Asked,
+        encoding: Encoding,
+        question: tuple[object, ...],
+        forms: StoreForms,
+        read: Callable[[StoreRows, Position | None], Iterator[Placed]],
+        *,
+        counts: bool = False,
+    ) -> tuple[Document, _Page]:
+        """Return a page, and what its answer says beside its rows."""
+        limit, text = self._limit(asked), asked.parameters.get("cursor")
         cursor = None if text is None else self._cursors.read(text, question)
         after = None if cursor is None else msgspec.msgpack.decode(cursor.after, type=Position)
         with self._lent(asked, None if cursor is None else cursor.epoch) as lent:
             epoch = lent.shown.epoch
             with self._rows(lent, forms) as rows:
-                page = self._page(rows.scan(bounds, after), encoding, None if counts else limit)
+                page = self._page(read(rows, after), encoding, None if counts else limit)
             lent.keep = not page.is_whole
         document: Document = {"epoch": epoch}
         if cursor is not None and cursor.epoch != epoch:
             document["continued_from_epoch"] = cursor.epoch
-        if counts:
-            document |= {"count": page.count, "complete": page.is_whole}
-        else:
-            document["rows"] = page.rows
         if not page.is_whole:
             assert page.last is not None, "a page that is cut has a last row"
             data = msgspec.msgpack.encode(page.last)
             document["cursor"] = self._cursors.write(epoch, question, data)
-        return _reply(encoding, epoch, document)
+        return document, page
 
     # -- parts ------------------------------------------------------------------------------------
 
     def _page(
         self,
-        scan: Iterator[tuple[Position, Callable[[], Document]]],
+        scan: Iterator[Placed],
         encoding: Encoding,
         limit: int | None,
     ) -> _Page:
@@ -306,7 +322,7 @@ class DataService:
 
 
 _OF_KEY: Final = ("windows", "sessions", "versions")
-_OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse")
+_OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse", "versions")
 _OF_RANGE: Final = (*_OF_QUESTION, "limit", "cursor", "min_epoch", "count")
 
 
@@ -338,7 +354,12 @@ def _no_method() -> DataRefusal:
     return DataRefusal(405, "QUERY_METHOD", "this method is not known here", "use GET")
 
 
-def _bounds(asked: Asked, form: DocumentForm) -> Bounds:
+def bounds_of(asked: Asked, form: DocumentForm) -> Bounds:
+    """Return which rows of a range are asked for.
+
+    Raises:
+        DataRefusal: If the parameters are wrong.
+    """
     given = {name: asked.parameters.get(name) for name in ("from", "to", "prefix")}
     if given["prefix"] is not None and (given["from"], given["to"]) != (None, None):
         what = "prefix is given together with from or to"
@@ -351,6 +372,7 @@ def _bounds(asked: Asked, form: DocumentForm) -> Bounds:
         time_from=asked.whole("time_from"),
         time_to=asked.whole("time_to"),
         reverse=asked.flag("reverse"),
+        versions=asked.flag("versions"),
     )
 
 

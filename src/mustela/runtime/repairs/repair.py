@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from mustela.config.settings import Settings
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
+from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.gate.answers import refuse
@@ -23,8 +24,10 @@ from mustela.runtime.record.epoch_record import (
 from mustela.runtime.repairs.dropping import Drop, without
 from mustela.runtime.repairs.edits import Edit, SourceView, beginning, edited
 from mustela.runtime.repairs.upgrading import (
+    ROWS_MAX,
     LogRow,
     Upgrading,
+    imported_into,
     in_parts,
     old_rows,
     upgraded,
@@ -265,6 +268,44 @@ class Repair:
         )
         transactions.commit()
         return record
+
+    def import_rows(
+        self,
+        sight: Sight,
+        store: tuple[str, str],
+        rows: Iterable[tuple[int, Sequence[tuple[bytes, bytes | None]]]],
+    ) -> EpochRecord:
+        """Write rows to a changelog and the record of a new run, in one transaction.
+
+        Call it when older instances are fenced.
+
+        Args:
+            sight: The situation that the rows are based on.
+            store: The store's name in the record, and the identity of its stage.
+            rows: The changelog rows of each key group; None deletes.
+        """
+        record, transactions = self.recorded(sight), self._world.transactions
+        name, stage = store
+        topic = changelog_topic(self._name, name)
+        transactions.begin()
+        written: list[int] = []
+        for group, some in rows:
+            for start in range(0, len(some), ROWS_MAX):
+                part = some[start : start + ROWS_MAX]
+                transactions.produce_tracked(
+                    topic, group, [key for key, _ in part], [row for _, row in part]
+                )
+            written.append(group)
+        ends = transactions.flush()
+        now_ms = self._world.clock.now_ms()
+        imported = imported_into(
+            record, name, stage, {group: ends[topic, group] for group in written}, now_ms=now_ms
+        )
+        transactions.produce_tracked(
+            epochs_topic(self._name), 0, [EPOCH_RECORD_KEY], [encode_epoch_record(imported)]
+        )
+        transactions.commit()
+        return imported
 
     def begin(self, sight: Sight, edit: Edit, *, key_groups: int) -> EpochRecord:
         """Commit the record of an application without state that begins at these offsets.

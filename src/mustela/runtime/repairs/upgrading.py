@@ -32,6 +32,7 @@ __all__ = [
     "LogRow",
     "StateNotUpgradedError",
     "Upgrading",
+    "imported_into",
     "in_parts",
     "is_old",
     "old_rows",
@@ -235,6 +236,35 @@ def written(
         time_ms=now_ms,
         groups=groups,
         changelog_ends={**record.changelog_ends, job.store: ends},
+    )
+
+
+def imported_into(
+    record: EpochRecord, store: str, stage: str, ends: Mapping[int, int], *, now_ms: int
+) -> EpochRecord:
+    """Return the record of the epoch that a transaction with rows of some key groups is.
+
+    Args:
+        record: The record before.
+        store: The store's name in it.
+        stage: Identity of its stage.
+        ends: The new end of each changelog partition that was written.
+        now_ms: The time.
+    """
+    incarnation = record.incarnation + 1
+    groups, found = dict(record.groups), list(record.changelog_ends[store])
+    states = list(groups.get(stage) or [None] * record.key_groups)
+    for group, end in ends.items():
+        found[group] = end
+        states[group] = GroupState(incarnation, record.epoch + 1, 0, now_ms)
+    return msgspec.structs.replace(
+        record,
+        incarnation=incarnation,
+        epoch=record.epoch + 1,
+        attempt=0,
+        time_ms=now_ms,
+        groups={**groups, stage: states},
+        changelog_ends={**record.changelog_ends, store: found},
     )
 
 

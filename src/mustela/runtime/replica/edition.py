@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Protocol
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import GroupMark
-from mustela.plan.plan import Plan
+from mustela.plan.plan import Plan, Stage
 from mustela.queries.source import StorePlace
 from mustela.runtime.record.epoch_record import EpochRecord
-from mustela.runtime.replica.copies import ReplicaCopies
 from mustela.state.interfaces import Snapshot
 
-__all__ = ["Marks", "ReplicaEdition"]
+__all__ = ["Marks", "Opens", "ReplicaEdition"]
 
 Marks = Mapping[int, tuple[GroupMark, ...]]
 """The committed state of each key group, by stage."""
 
 
+class Opens(Protocol):
+    """Where the copies of key groups are."""
+
+    def snapshot(self, stage: Stage, group: int, mark: GroupMark) -> Snapshot:
+        """Open a view of a key group as of a mark.
+
+        Raises:
+            StateNotReadyError: If it has moved on since, or is not there.
+        """
+        ...
+
+
 class ReplicaEdition:
     """The state of a replica as of one epoch; see `mustela.queries.source.Edition`.
 
-    Stores without a changelog are not there.
+    Stores without a changelog are not there, unless the copies are the application's own.
 
     Args:
         record: The epoch, with the program's names of stores.
@@ -30,6 +42,7 @@ class ReplicaEdition:
         plan: The program.
         copies: Where they are.
         lock: Held while one is opened.
+        unlogged: Whether stores without a changelog are there.
     """
 
     def __init__(
@@ -37,8 +50,10 @@ class ReplicaEdition:
         record: EpochRecord,
         marks: Marks,
         plan: Plan,
-        copies: ReplicaCopies,
+        copies: Opens,
         lock: threading.Lock,
+        *,
+        unlogged: bool = False,
     ) -> None:
         self.record = record
         self.epoch = record.epoch
@@ -46,7 +61,7 @@ class ReplicaEdition:
         self.stores: Mapping[str, StorePlace] = {
             name: StorePlace(spec=spec, stage=stage, groups=record.key_groups)
             for name, (stage, spec) in plan.stores.items()
-            if spec.logged
+            if spec.logged or unlogged
         }
         self._marks = marks
         self._plan = plan

@@ -17,7 +17,7 @@ from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.copies import StateAheadError
 from mustela.connectors.kafka.tail import TailReader
 from mustela.errors import MustelaError
-from mustela.plan.epoch import Program, changelog_topic
+from mustela.plan.epoch import Program
 from mustela.plan.plan import Plan
 from mustela.queries.errors import StateUnavailableError
 from mustela.queries.source import Edition
@@ -27,7 +27,7 @@ from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.replica.copies import ROWS_MAX, ReplicaCopies, Tail, distance
 from mustela.runtime.replica.edition import Marks, ReplicaEdition
 from mustela.runtime.replica.epoch_feed import EpochFeed, KafkaEpochFeed
-from mustela.runtime.topics.staleness import stale_ages
+from mustela.runtime.replica.program import program_of
 
 __all__ = ["Replica", "Sources"]
 
@@ -262,35 +262,7 @@ class Replica:
         return sum(distance(*pair) for old, marks in pairs for pair in zip(old, marks, strict=True))
 
     def _program(self, record: EpochRecord) -> Program:
-        settings, plan = self._settings, self._plan
-        name = settings.application_id
-        logs = [
-            changelog_topic(name, spec.log_name) for _, spec in plan.stores.values() if spec.logged
-        ]
-        there = self._admin.describe(logs)
-        return Program(
-            identity=f"replica of {name}",
-            application_id=name,
-            cluster_id=self._admin.cluster_id(),
-            plan=plan,
-            lanes=1,
-            key_groups=record.key_groups,
-            guarantee=settings.processing_guarantee,
-            kernel={"event_time": record.event_time or settings.event_time},
-            consumer=client_properties(settings, "consumer"),
-            producer={},
-            state_dir=str(self._root),
-            saved_dir="" if self._root == settings.state_dir else str(settings.state_dir),
-            map_size=settings.state.map_size,
-            stale_after_ms=stale_ages(self._admin.configs(there)),
-            life=record.life,
-            changelog_ids={
-                store: state.changelog_id
-                for store, state in record.stores.items()
-                if state.changelog_id
-            },
-            adopts_unnamed=record.adopts_unnamed,
-        )
+        return program_of(self._settings, self._plan, record, self._admin, self._root)
 
 
 def _owner(record: EpochRecord) -> tuple[object, ...]:

@@ -214,9 +214,34 @@ class ReadOnlyVersionedStore(ReadOnlyStore[K], Generic[K, S]):
             lambda store: store.versions(key, time_from, time_to, reverse=reverse)
         )
 
+    def range(self, low: K | None = None, high: K | None = None) -> StoreIterator[tuple[K, S]]:
+        """Iterate over the newest versions of low <= key <= high, ordered by the keys' bytes."""
+        return self._reading.rows(lambda store: store.range(low, high))
+
+    def reverse_range(
+        self, low: K | None = None, high: K | None = None
+    ) -> StoreIterator[tuple[K, S]]:
+        """Iterate as `range` does, from the highest key to the lowest."""
+        return self._reading.rows(lambda store: store.reverse_range(low, high))
+
+    def prefix_scan(self, prefix: Any) -> StoreIterator[tuple[K, S]]:
+        """Iterate over the newest versions of the keys whose bytes start with those of a prefix."""
+        return self._reading.rows(lambda store: store.prefix_scan(prefix))
+
+    def reverse_prefix_scan(self, prefix: Any) -> StoreIterator[tuple[K, S]]:
+        """Iterate as `prefix_scan` does, from the highest key to the lowest."""
+        return self._reading.rows(lambda store: store.reverse_prefix_scan(prefix))
+
     def all(self) -> StoreIterator[tuple[K, S]]:
         """Iterate over the newest versions of all keys, ordered by the keys' bytes."""
-        return self._reading.rows(lambda store: store.all())
+        return self.range()
+
+    def history(self, low: K | None = None, high: K | None = None) -> StoreIterator[tuple[K, S]]:
+        """Iterate over all versions of low <= key <= high, by the keys' bytes, then by time.
+
+        A key whose newest version is a deletion is there with the versions before it.
+        """
+        return self._reading.rows(lambda store: store.history(low, high))
 
     def items(self) -> StoreIterator[tuple[K, S]]:
         """Iterate over keys and newest versions; the same as `all`."""

@@ -164,16 +164,65 @@ class VersionedKeyValueStore(TypedStore[K, V, VersionedRecord[V]]):
         found = self._rows(data).versions(data, first, last, reverse=reverse)
         return (self._shown(version) for version in found)
 
+    def range(
+        self, low: K | None = None, high: K | None = None
+    ) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        """Iterate over the newest versions of low <= key <= high, ordered by the keys' bytes."""
+        return self._newest(self._bounded(low, high))
+
+    def reverse_range(
+        self, low: K | None = None, high: K | None = None
+    ) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        """Iterate as `range` does, from the highest key to the lowest."""
+        return self._newest(self._bounded(low, high, reverse=True))
+
+    def prefix_scan(self, prefix: Any) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        """Iterate over the newest versions of the keys whose bytes start with those of a prefix."""
+        return self._newest(self._prefixed(prefix))
+
+    def reverse_prefix_scan(self, prefix: Any) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        """Iterate as `prefix_scan` does, from the highest key to the lowest."""
+        return self._newest(self._prefixed(prefix, reverse=True))
+
     def all(self) -> Iterator[tuple[K, VersionedRecord[V]]]:
         """Iterate over the newest versions of all keys, ordered by the keys' bytes."""
-        end = prefix_end(KEY_ROW)
-        runs = (view.range(KEY_ROW, end) for view in self._groups.all())
-        for place, _ in merged(runs, key=lambda row: row[0]):
-            if place.startswith(KEY_ROW):
-                key = self._key_of(place[1:])
-                found = self.get(key)
-                if found is not None:
-                    yield key, found
+        return self.range()
+
+    def history(
+        self, low: K | None = None, high: K | None = None
+    ) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        """Iterate over all versions of low <= key <= high, by the keys' bytes, then by time.
+
+        A key whose newest version is a deletion is there with the versions before it.
+        """
+        for data in self._bounded(low, high):
+            key = self._key_of(data)
+            for version in self._rows(data).versions(data):
+                yield key, self._shown(version)
+
+    def _bounded(self, low: K | None, high: K | None, *, reverse: bool = False) -> Iterator[bytes]:
+        """Yield the bytes of keys within bounds that have a row."""
+        first = KEY_ROW if low is None else KEY_ROW + self._key_bytes(low)
+        last = prefix_end(KEY_ROW) if high is None else KEY_ROW + self._key_bytes(high)
+        return self._keys(first, last, KEY_ROW, reverse=reverse)
+
+    def _prefixed(self, prefix: Any, *, reverse: bool = False) -> Iterator[bytes]:
+        first = KEY_ROW + (self._key.serialize(prefix) or b"")
+        return self._keys(first, prefix_end(first), first, reverse=reverse)
+
+    def _keys(
+        self, first: bytes, last: bytes | None, prefix: bytes, *, reverse: bool
+    ) -> Iterator[bytes]:
+        runs = (view.range(first, last, reverse=reverse) for view in self._groups.all())
+        for place, _ in merged(runs, key=lambda row: row[0], reverse=reverse):
+            if place.startswith(prefix):
+                yield place[len(KEY_ROW) :]
+
+    def _newest(self, keys: Iterator[bytes]) -> Iterator[tuple[K, VersionedRecord[V]]]:
+        for data in keys:
+            found = self._found(self._rows(data).get(data, None))
+            if found is not None:
+                yield self._key_of(data), found
 
     def __getitem__(self, key: K) -> VersionedRecord[V]:
         found = self.get(key)

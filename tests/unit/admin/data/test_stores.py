@@ -158,7 +158,7 @@ def test_pages_of_windows_and_sessions_lose_and_repeat_nothing(served: Served) -
     """Windows are ordered by start, sessions by key; each page begins after the one before."""
     for store in ("windowed", "sessions", "prices", "counts"):
         whole = served.json(f"/stores/{store}")["rows"]
-        for reverse in ("false", "true") if store not in ("prices",) else ("false",):
+        for reverse in ("false", "true"):
             found, cursor = [], ""
             while cursor is not None:
                 more = f"&cursor={cursor}" if cursor else ""
@@ -166,6 +166,54 @@ def test_pages_of_windows_and_sessions_lose_and_repeat_nothing(served: Served) -
                 found += page["rows"]
                 cursor = page.get("cursor")
             assert found == whole[:: -1 if reverse == "true" else 1], (store, reverse)
+
+
+def test_pages_of_one_key_lose_and_repeat_nothing() -> None:
+    """Its windows, sessions and versions, forwards and backwards; of the epoch of the first."""
+    builder = StreamsBuilder()
+    stores(builder)
+    with TopologyTestDriver(builder, key_groups=2) as driver:
+        words = driver.create_input_topic("words", key=str, value=str)
+        prices = driver.create_input_topic("prices", key=str, value=float)
+        for place in range(4):
+            words.pipe_input("a", "x", timestamp=AT_MS + 20_000 * place)
+            prices.pipe_input("p", place / 2, timestamp=AT_MS + 1_000 * place)
+        served = Served(driver)
+        _read_page_by_page(served)
+        served.service.leases.close()
+
+
+def _read_page_by_page(served: Served) -> None:
+    for path in ("windowed/a/windows", "sessions/a/sessions", "prices/p/versions"):
+        what = path.rpartition("/")[2]
+        whole = served.json(f"/stores/{path}")[what]
+        assert len(whole) == 4
+        for reverse in ("false", "true"):
+            found, cursor = [], ""
+            while cursor is not None:
+                more = f"&cursor={cursor}" if cursor else ""
+                page = served.json(f"/stores/{path}?limit=1&reverse={reverse}{more}")
+                served.tick()
+                assert "continued_from_epoch" not in page
+                found += page[what]
+                cursor = page.get("cursor")
+            assert found == whole[:: -1 if reverse == "true" else 1], (path, reverse)
+    page = served.json("/stores/prices/p/versions?limit=1")
+    refused = served.json(f"/stores/windowed/a/windows?cursor={page['cursor']}", 400)
+    assert refused["code"] == "QUERY_CURSOR"
+
+
+def test_a_range_has_all_versions_if_it_is_asked_to(served: Served) -> None:
+    """By key, then by time, page by page; other stores have none."""
+    found, cursor = [], ""
+    while cursor is not None:
+        more = f"&cursor={cursor}" if cursor else ""
+        page = served.json(f"/stores/prices?versions=true&limit=2{more}")
+        found += [(row["key"], row["value"]) for row in page["rows"]]
+        cursor = page.get("cursor")
+    assert found == [("p", 1.5), ("p", 2.5), ("p", 3.5)]
+    assert served.json("/stores/prices?versions=true&from=q")["rows"] == []
+    assert served.json("/stores/counts?versions=true", 400)["code"] == "QUERY_KIND"
 
 
 def test_a_count_shows_no_rows(served: Served) -> None:

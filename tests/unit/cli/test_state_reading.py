@@ -1,0 +1,180 @@
+"""mustela state list, get, range, count and export, over the stores of a test driver."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.admin.data import files, standing
+from mustela.admin.data.files import ParquetMissingError, RowFileError, read_rows
+from mustela.admin.data.standing import StandingState, StateTornError, StateUnreadableError
+from mustela.cli import state_import, state_reading
+from mustela.cli.console import ExitCode
+from mustela.cli.main import main
+from mustela.clock import ManualClock
+from tests.unit.admin.data.shown import stores
+
+PROGRAM = """
+from mustela import App
+app = App("words-of-state", state_dir="state")
+"""
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[TopologyTestDriver]:
+    builder = StreamsBuilder()
+    stores(builder)
+    with TopologyTestDriver(builder, key_groups=4) as made:
+        words = made.create_input_topic("words", key=str, value=str)
+        for at, word in enumerate(["a", "b", "a", "c", "d"]):
+            words.pipe_input(word, "x", timestamp=at * 6_000)
+        prices = made.create_input_topic("prices", key=str, value=float)
+        for at in range(4):
+            prices.pipe_input("pen", at / 2, timestamp=at * 1_000)
+        yield made
+
+
+@pytest.fixture
+def run(
+    driver: TopologyTestDriver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Run a command of a stopped application, and return what it printed."""
+    (tmp_path / "words_of_state.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    @contextmanager
+    def standing_state(*_given: Any) -> Generator[StandingState]:
+        state = StandingState(driver.queries.source, ManualClock(1_000))
+        yield state
+        state.close()
+
+    monkeypatch.setattr(state_reading, "_standing", standing_state)
+
+    def run(*words: str, code: int = ExitCode.OK) -> str:
+        capsys.readouterr()
+        assert main(["state", *words]) == code
+        told = capsys.readouterr()
+        return told.out if code == ExitCode.OK else told.err
+
+    return run
+
+
+APP = "words_of_state:app"
+
+
+def test_rows_are_listed_found_counted_and_read_in_order(run: Run) -> None:
+    """As JSON, with what the store keeps beside a value."""
+    assert "sessions" in run("list", APP)
+    assert json.loads(run("get", APP, "counts", "a")) == {
+        "key": "a", "value": 2, "timestamp": 12_000,
+    }  # fmt: skip
+    assert run("get", APP, "counts", "z", code=ExitCode.FAULT) == "there is no row of this key\n"
+    lines = run("range", APP, "counts", "--from", "b", "--limit", "2").splitlines()
+    assert [json.loads(line)["key"] for line in lines] == ["b", "c"]
+    lines = run("range", APP, "counts", "--reverse", "--limit", "1").splitlines()
+    assert [json.loads(line)["key"] for line in lines] == ["d"]
+    assert run("count", APP, "windowed", "--time-from", "10000") == "3\n"
+    assert json.loads(run("get", APP, "prices", "pen", "--as-of", "1970-01-01T00:00:01Z")) == {
+        "key": "pen", "value": 0.5, "timestamp": 1_000, "valid_to": 2_000,
+    }  # fmt: skip
+    assert len(run("get", APP, "prices", "pen", "--show", "versions").splitlines()) == 4
+    assert len(run("range", APP, "prices", "--versions").splitlines()) == 4
+
+
+@pytest.mark.parametrize("store", ["counts", "windowed", "sessions", "prices", "orders"])
+def test_both_kinds_of_files_have_the_same_rows(
+    run: Run, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page, and read back as they were written."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(standing, "PAGE_ROWS", 2)
+    run("export", APP, store, "rows.jsonl")
+    run("export", APP, store, "rows.parquet")
+    lines = [*read_rows(tmp_path / "rows.jsonl")]
+    assert [*read_rows(tmp_path / "rows.parquet")] == lines
+    assert [json.loads(line) for line in run("export", APP, store, "-").splitlines()] == lines
+    assert not [*tmp_path.glob(".*.part")]
+
+
+def test_what_is_asked_wrong_is_refused_and_its_fix_helps(run: Run) -> None:
+    """An application that is not there, a store that is not there, a file that cannot be."""
+    assert "STATE_NOT_FOUND" in run("list", "words-of-state", code=ExitCode.USAGE)
+    run("list", APP)
+    told = run("get", APP, "count", "a", code=ExitCode.USAGE)
+    assert "STATE_QUESTION" in told
+    assert "mustela state list" in told
+    run("list", APP)
+    assert "STATE_EXPORT_FILE" in run("export", APP, "counts", "no/x.jsonl", code=ExitCode.USAGE)
+    run("export", APP, "counts", "x.jsonl")
+
+
+def test_a_file_says_by_its_name_how_rows_are_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is refused; without the library for Parquet there are lines."""
+    told = run("export", APP, "counts", "rows.csv", code=ExitCode.USAGE)
+    assert RowFileError.code in told
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    told = run("export", APP, "counts", "rows.parquet", code=ExitCode.ENVIRONMENT)
+    assert ParquetMissingError.code in told
+    assert ".jsonl" in told
+    run("export", APP, "counts", "rows.jsonl")
+    (tmp_path / "other.jsonl").write_text('{"no": "row"}\n')
+    with pytest.raises(RowFileError, match="line 1"):
+        [*read_rows(tmp_path / "other.jsonl")]
+    assert files.form_of_file("rows.jsonl") == "jsonl"
+
+
+class Pages(standing.StateAnswers):
+    """A server whose pages are not of one epoch."""
+
+    def __init__(self, *answers: tuple[int, dict[str, Any]]) -> None:
+        self.answers = [*answers]
+
+    def asked(self, path: Any, parameters: Any) -> tuple[int, bytes]:
+        del path, parameters
+        status, document = self.answers.pop(0)
+        return status, json.dumps(document).encode()
+
+
+def test_rows_of_two_epochs_are_not_one_export() -> None:
+    """It says so, in place of a file that is torn; what is stopped is of one epoch."""
+    page: dict[str, Any] = {"epoch": 3, "rows": [1], "cursor": "c"}
+    torn = Pages((200, page), (200, {**page, "epoch": 4, "continued_from_epoch": 3}))
+    with pytest.raises(StateTornError, match="epoch 3") as found:
+        [*torn.pages(["counts"], {}, whole=True)]
+    assert "--source changelogs" in str(found.value)
+    whole = Pages((200, page), (200, {"epoch": 3, "rows": [2]}))
+    assert [page["rows"] for page in whole.pages(["counts"], {}, whole=True)] == [[1], [2]]
+
+
+def test_a_server_that_cannot_answer_now_is_asked_again() -> None:
+    """As while the application restores its state."""
+    busy = Pages((503, {"error": "it restores", "fix": "try again"}), (200, {"stores": []}))
+    with pytest.raises(StateUnreadableError, match="it restores"):
+        busy.ask()
+    assert busy.ask() == {"stores": []}
+
+
+def test_rows_stay_or_go(run: Run) -> None:
+    """Not both; and a store that no start has known yet is known after one."""
+    words = ("import", APP, "counts", "x.jsonl", "--merge", "--replace")
+    assert "STATE_IMPORT_WAYS" in run(*words, code=ExitCode.USAGE)
+    record: Any = SimpleNamespace(changelog_ends={})
+    with pytest.raises(state_import.StoreNewError, match="counts"):
+        state_import.check_known(record, "counts", "counts")
+    record.changelog_ends["counts"] = [0]
+    state_import.check_known(record, "counts", "counts")
