@@ -39,7 +39,7 @@ Query = Mapping[str, str]
 Respond = Callable[[Watched, Query], Answer]
 
 
-def _never(_path: str) -> bool:
+def _never(_path: str, _accept: str) -> bool:
     return False
 
 
@@ -61,7 +61,7 @@ class Endpoint:
         is_static: The answer is the same for every application, so no token is needed.
         has_page: Browsers that ask for HTML get a page, which is static.
         app: An ASGI application that answers by itself; the paths below are its own too.
-        streams: Which of those it answers without end, in its own time.
+        streams: Which of those, by path and Accept header, it answers in its own time.
     """
 
     path: str
@@ -72,7 +72,7 @@ class Endpoint:
     is_static: bool = False
     has_page: bool = False
     app: Callable[..., Awaitable[None]] | None = None
-    streams: Callable[[str], bool] = _never
+    streams: Callable[[str, str], bool] = _never
 
 
 def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:

@@ -124,7 +124,7 @@ class Guard:
         sender = _Sender(send)
         endpoint = self._endpoint_of(scope)
         try:
-            if endpoint is not None and endpoint.streams(_path(scope)):
+            if endpoint is not None and endpoint.streams(_path(scope), _accept(scope)):
                 self._check(scope)
                 await self._pass_on(scope, receive, sender)
             else:
@@ -243,6 +243,10 @@ def _path(scope: _Scope) -> str:
     """Return the path relative to where the application is mounted."""
     path, root = scope["path"], scope.get("root_path") or ""
     return path[len(root) :] if root and path.startswith(root) else path
+
+
+def _accept(scope: _Scope) -> str:
+    return ",".join(_headers(scope).get("accept", []))
 
 
 def _is_page(scope: _Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,6 +19,9 @@ __all__ = ["StoreTable", "tables_of"]
 _FIRST: Final = 256
 _BATCH_MAX: Final = 8_192
 """Rows that are put into columns at once: few at first, as few may be wanted."""
+
+_BATCH_BYTES: Final = 4 << 20
+"""A batch has fewer rows if those before were so large that it would take more bytes."""
 
 
 def tables_of(snapshot: Snapshot, hidden: Concealed | None) -> dict[str, StoreTable]:
@@ -88,15 +91,32 @@ class StoreTable:
         Raises:
             SqlValueError: If a value does not fit its column.
         """
-        info, schema = self._info, self.schema(names)
-        columns = [self._by_name[name] for name in names]
-        makes = [_maker(info, column) for column in columns]
+        info = self._info
         handle = snapshot.store(info.name, timestamps=info.timestamps)
-        rows = iter(rows_in(handle, info.spec.kind, self.range(bounds)))
-        size = _FIRST
+        rows = rows_in(handle, info.spec.kind, self.range(bounds))
+        return self.batches_of(rows, names)
+
+    def batches_of(
+        self, found: Iterable[tuple[Any, Any]], names: Sequence[str] | None = None
+    ) -> Iterator[Any]:
+        """Yield rows that were read of the store in Arrow's batches, made as they are asked for.
+
+        Args:
+            found: Keys, or keys in their windows, and what is shown of them.
+            names: The columns; None for all.
+
+        Raises:
+            SqlValueError: If a value does not fit its column.
+        """
+        info, schema = self._info, self.schema(names)
+        columns = self.columns if names is None else [self._by_name[name] for name in names]
+        makes = [_maker(info, column) for column in columns]
+        rows, size = iter(found), _FIRST
         while some := list(islice(rows, size)):
-            yield self._batch(schema, columns, makes, some)
-            size = min(size * 2, _BATCH_MAX)
+            batch = self._batch(schema, columns, makes, some)
+            yield batch
+            fitting = _BATCH_BYTES * len(some) // max(1, batch.nbytes)
+            size = max(1, min(size * 2, _BATCH_MAX, fitting))
 
     def _batch(
         self,

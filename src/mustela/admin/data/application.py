@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mustela.admin.data.asked import Asked, DataRefusal, asked_of, read_body
 from mustela.admin.data.changes import ChangeStreams
+from mustela.admin.data.row_streams import RowStreams, is_arrow
 from mustela.admin.data.service import Reply, refused
 
 __all__ = ["DataApplication", "is_stream"]
@@ -22,15 +23,23 @@ Send = Callable[[Message], Awaitable[None]]
 Answer = Callable[[Asked], Reply]
 
 
-def is_stream(path: str) -> bool:
-    """Return whether a path is answered by a stream.
+def is_stream(path: str, accept: str = "") -> bool:
+    """Return whether a request is answered by a stream.
+
+    Args:
+        path: Its path.
+        accept: Its Accept header.
 
     Example:
         >>> is_stream("/stores/counts/changes"), is_stream("/stores/counts")
         (True, False)
+        >>> is_stream("/stores/counts", "application/vnd.apache.arrow.stream")
+        True
     """
     parts = path.split("/")
-    return len(parts) == 4 and parts[1] == "stores" and parts[3] == "changes"
+    if parts[1:2] != ["stores"]:
+        return False
+    return (len(parts) == 4 and parts[3] == "changes") or (len(parts) == 3 and is_arrow(accept))
 
 
 class DataApplication:
@@ -41,6 +50,7 @@ class DataApplication:
         streams: Answers requests for changes; None if they are not known here.
         requests_max: How many requests are answered at the same time.
         say: Called with a line for each request, if that is wanted.
+        rows: Answers requests for rows in Arrow's format.
     """
 
     def __init__(
@@ -50,11 +60,13 @@ class DataApplication:
         *,
         requests_max: int,
         say: Callable[[str], None] | None = None,
+        rows: RowStreams | None = None,
     ) -> None:
         self._answers = answers
         self._streams = streams
         self._requests_max = requests_max
         self._say = say
+        self._rows = rows
         self._limiter: Any = None
 
     async def __call__(
@@ -72,6 +84,9 @@ class DataApplication:
             if asked.path[2:] == ("changes",) and asked.method == "GET":
                 status = await self._stream(asked, receive, send)
                 self._note(asked, status)
+                return
+            if self._rows is not None and self._rows.wanted(asked):
+                self._note(asked, await self._rows.serve(asked, receive, send))
                 return
             reply = await self._reply(asked)
         except DataRefusal as refusal:

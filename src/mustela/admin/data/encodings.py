@@ -9,7 +9,7 @@ import msgspec
 
 from mustela.admin.data.asked import DataRefusal
 
-__all__ = ["JSON", "MSGPACK", "Encoding", "encoding_for"]
+__all__ = ["JSON", "MSGPACK", "Encoding", "by_preference", "encoding_for"]
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -43,7 +43,7 @@ def encoding_for(accept: str) -> Encoding:
         >>> encoding_for("").encode({"a": 1})
         b'{"a":1}'
     """
-    for kind in _by_preference(accept or "*/*"):
+    for kind in by_preference(accept or "*/*"):
         if kind in ("*/*", "application/*"):
             return Encoding(JSON, _json)
         if kind in _OFFERED:
@@ -53,7 +53,8 @@ def encoding_for(accept: str) -> Encoding:
     raise DataRefusal(406, "QUERY_ACCEPT", what, fix)
 
 
-def _by_preference(accept: str) -> list[str]:
+def by_preference(accept: str) -> list[str]:
+    """Return the media types of an Accept header, the one that is wanted most first."""
     found: list[tuple[float, int, str]] = []
     for place, part in enumerate(accept.split(",")[:50]):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))

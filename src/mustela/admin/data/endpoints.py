@@ -18,6 +18,7 @@ from mustela.admin.data.cursors import Cursors
 from mustela.admin.data.functions import FunctionService
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.openapi import description
+from mustela.admin.data.row_streams import RowStreams
 from mustela.admin.data.service import DataService, Limits, Reply, refusal_of, refused
 from mustela.admin.endpoints import Endpoint
 from mustela.clock import Clock
@@ -82,6 +83,7 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
         streams,
         requests_max=admin.max_requests,
         say=source.say if admin.log_queries else None,
+        rows=RowStreams(service, now),
     )
     return tuple(
         Endpoint(path=path, group="query", scope=Scope.QUERY, app=app, streams=is_stream)

@@ -233,6 +233,22 @@ class StoreRows:
         )
         return _placed(placed, _ORDERS.get(kind, _by_key), after, reverse=bounds.reverse)
 
+    def found(self, bounds: Bounds) -> Iterator[Found]:
+        """Return what `scan` shows, as the store itself has it.
+
+        Args:
+            bounds: Which rows.
+        """
+        kind = self._spec.kind
+        if kind not in SCANNED:
+            msg = "read in order"
+            raise self._not_here(msg)
+        if bounds.versions:
+            self._needs("versions", "versioned")
+            return self._open(self._handle.history(bounds.low, bounds.high))
+        scans = {"window": self._window_scan, "session": self._session_scan}
+        return scans.get(kind, self._key_scan)(bounds, None)
+
     def _history(self, bounds: Bounds, after: Position | None) -> Iterator[Placed]:
         self._needs("versions", "versioned")
         if bounds.reverse or bounds.prefix is not None:

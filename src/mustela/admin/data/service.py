@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,10 +16,11 @@ from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.leases import Leases, Lent
 from mustela.admin.data.rows import Bounds, Document, Placed, Position, StoreForms, StoreRows
 from mustela.errors import DataError, EnvironmentFault, MustelaError
-from mustela.queries.queries import Queries
+from mustela.queries.queries import LIFETIME_MAX, Queries
+from mustela.queries.snapshot import Snapshot
 from mustela.serdes.documents import DocumentForm
 
-__all__ = ["DataService", "Limits", "Reply", "bounds_of"]
+__all__ = ["EPOCH_HEADER", "OF_QUESTION", "DataService", "Limits", "Reply", "bounds_of"]
 
 EPOCH_HEADER: Final = "mustela-epoch"
 _LOOK_EVERY: Final = 64
@@ -198,7 +200,7 @@ class DataService:
             time_to=asked.whole("time_to"),
             reverse=asked.flag("reverse"),
         )
-        question = (*path, *((n, asked.parameters.get(n)) for n in _OF_QUESTION))
+        question = (*path, *((n, asked.parameters.get(n)) for n in OF_QUESTION))
 
         def read(rows: StoreRows, after: Position | None) -> Iterator[Placed]:
             return rows.of_key(what, key, bounds, after)
@@ -211,7 +213,7 @@ class DataService:
         asked.only(*_OF_RANGE)
         forms = self.store(store)
         bounds, counts = bounds_of(asked, forms.key), asked.flag("count")
-        question = (store, counts, *((n, asked.parameters.get(n)) for n in _OF_QUESTION))
+        question = (store, counts, *((n, asked.parameters.get(n)) for n in OF_QUESTION))
 
         def read(rows: StoreRows, after: Position | None) -> Iterator[Placed]:
             return rows.scan(bounds, after)
@@ -289,6 +291,15 @@ class DataService:
     def _rows(self, lent: Lent, forms: StoreForms) -> StoreRows:
         return StoreRows(forms.of(lent.shown), forms, self.hidden)
 
+    def held(self, min_epoch: int | None) -> Snapshot:
+        """Return a snapshot for a stream, which ends it.
+
+        Raises:
+            EpochNotReachedError: If the epoch is not committed in time.
+        """
+        timeout = timedelta(seconds=self._limits.seconds)
+        return self._queries.snapshot(lifetime=LIFETIME_MAX, min_epoch=min_epoch, timeout=timeout)
+
     def store(self, store: str) -> StoreForms:
         """Return what keys and values of a store are in JSON.
 
@@ -322,8 +333,8 @@ class DataService:
 
 
 _OF_KEY: Final = ("windows", "sessions", "versions")
-_OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse", "versions")
-_OF_RANGE: Final = (*_OF_QUESTION, "limit", "cursor", "min_epoch", "count")
+OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse", "versions")
+_OF_RANGE: Final = (*OF_QUESTION, "limit", "cursor", "min_epoch", "count")
 
 
 def refused(refusal: DataRefusal) -> Reply:
