@@ -21,7 +21,14 @@ from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.row_map import OrderedRows, record_keys
 from mustela.state.store_kind import StoreKind
 
-__all__ = ["CustomStore", "QueryMethod", "StoreQueries", "query_method", "query_methods"]
+__all__ = [
+    "CustomStore",
+    "QueryMethod",
+    "StoreQueries",
+    "query_functions",
+    "query_method",
+    "query_methods",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -336,6 +343,21 @@ class StoreQueries:
 
     def __dir__(self) -> list[str]:
         return sorted(self._names)
+
+
+def query_functions(spec: StoreSpec) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of a store's query methods by name; none if it is not a custom store.
+
+    Example:
+        >>> from mustela.stores import CountMin
+        >>> sorted(query_functions(CountMin().builder("clicks", key=str).spec()))
+        ['estimate', 'total']
+    """
+    reader = spec.traits.reader
+    if not isinstance(reader, _Reads):
+        return {}
+    store = type(reader.described)
+    return {method.name: getattr(store, method.name) for method in query_methods(store)}
 
 
 def _bind(store: CustomStore, groups: Any, spec: StoreSpec, *, writes: bool) -> CustomStore:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
-
-import msgspec
+from typing import Any
 
 from mustela.admin.data.asked import Asked, DataRefusal
 from mustela.admin.data.encodings import encoding_for
-from mustela.admin.data.service import EPOCH_HEADER, Reply, refusal_of, refused
+from mustela.admin.data.service import (
+    EPOCH_HEADER,
+    Reply,
+    listed_function,
+    parameters_of,
+    refusal_of,
+    refused,
+)
 from mustela.errors import MustelaError
 from mustela.queries.functions import QueryFunction, QueryRefusedError
 from mustela.queries.queries import Queries
@@ -59,12 +64,12 @@ class FunctionService:
             raise DataRefusal(405, "QUERY_METHOD", "this method is not known here", "use GET")
         if len(asked.path) == 1 and asked.method != "POST":
             asked.only()
-            listed = [_listed(function) for _, function in sorted(self._functions.items())]
+            listed = [listed_function(function) for _, function in sorted(self._functions.items())]
             return Reply(body=encoding.encode({"queries": listed}), kind=encoding.kind)
         function = self._functions.get(asked.path[1]) if len(asked.path) == 2 else None
         if function is None:
             raise DataRefusal(404, "QUERY_PATH", "there is no such query", "see /queries")
-        given = asked.parameters if asked.method != "POST" else _document(asked)
+        given = asked.parameters if asked.method != "POST" else parameters_of(asked)
         arguments = function.arguments(given, strict=asked.method == "POST")
         with self._queries.snapshot(lifetime=function.timeout) as snapshot:
             epoch = snapshot.epoch
@@ -88,27 +93,3 @@ class FunctionService:
             what = f"query {function.name} failed with {type(error).__name__}"
             fix = "see the application's log"
             raise DataRefusal(500, "QUERY_FAILED", what, fix) from None
-
-
-def _document(asked: Asked) -> Mapping[str, Any]:
-    asked.only()
-    found: Any = asked.document()
-    if not isinstance(found, dict):
-        what = "the body is not an object with the parameters"
-        raise DataRefusal(400, "QUERY_BODY", what, 'send {"name": value}')
-    return cast("dict[str, Any]", found)
-
-
-def _listed(function: QueryFunction) -> dict[str, Any]:
-    return {
-        "query": function.name,
-        "doc": function.doc,
-        "parameters": [
-            {"name": each.name, "required": each.required, "schema": _schema(each.type)}
-            for each in function.parameters
-        ],
-    }
-
-
-def _schema(declared: Any) -> Any:
-    return msgspec.json.schema(declared)

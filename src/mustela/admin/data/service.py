@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,13 +16,18 @@ from mustela.admin.data.encodings import Encoding, encoding_for
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.leases import Leases, Lent
 from mustela.admin.data.rows import Bounds, Document, Placed, Position, StoreForms, StoreRows
+from mustela.api.custom_stores import query_functions
 from mustela.errors import DataError, EnvironmentFault, MustelaError
+from mustela.queries.functions import QueryFunction, function_of
 from mustela.queries.queries import LIFETIME_MAX, Queries
 from mustela.queries.snapshot import Snapshot
 from mustela.serdes.documents import DocumentForm
+from mustela.serdes.plain_values import UnshownValueError, plain_value
 
 __all__ = ["EPOCH_HEADER", "OF_QUESTION", "DataService", "Limits", "Reply", "bounds_of"]
 
+_RESULTS_MAX: Final = 10_000
+"""How many results of an iterator a query method of a store may give over HTTP."""
 EPOCH_HEADER: Final = "mustela-epoch"
 _LOOK_EVERY: Final = 64
 """After so many rows the clock is looked at."""
@@ -104,6 +110,7 @@ class DataService:
         self._now = now
         self._sizes = sizes
         self._forms: dict[str, StoreForms] = {}
+        self.methods = StoreMethods(self)
 
     @property
     def forms(self) -> Mapping[str, StoreForms]:
@@ -132,6 +139,8 @@ class DataService:
 
     def _answer(self, asked: Asked, encoding: Encoding) -> Reply:
         path = asked.path[1:]
+        if path[1:2] == ("methods",) and self.methods.has(path[0]):
+            return self.methods.answer(asked, encoding, path)
         if asked.method == "POST":
             if len(path) == 2 and path[1] == "get":
                 return self._many(asked, encoding, path[0])
@@ -335,6 +344,101 @@ class DataService:
 _OF_KEY: Final = ("windows", "sessions", "versions")
 OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse", "versions")
 _OF_RANGE: Final = (*OF_QUESTION, "limit", "cursor", "min_epoch", "count")
+
+
+class StoreMethods:
+    """Answers what is asked of the query methods of custom stores.
+
+    Args:
+        service: Knows the stores.
+    """
+
+    def __init__(self, service: DataService) -> None:
+        self._service = service
+        self._known: dict[str, dict[str, QueryFunction]] = {}
+
+    def has(self, store: str) -> bool:
+        """Return whether a store has such methods."""
+        return store in self._service.forms and bool(self.of(store))
+
+    def of(self, store: str) -> dict[str, QueryFunction]:
+        """Return the methods of a store by name."""
+        if store not in self._known:
+            functions = query_functions(self._service.forms[store].spec)
+            self._known[store] = {name: function_of(name, call) for name, call in functions.items()}
+        return self._known[store]
+
+    def answer(self, asked: Asked, encoding: Encoding, path: tuple[str, ...]) -> Reply:
+        """Return the list of a store's methods, or what one returns.
+
+        Raises:
+            DataRefusal: If there is none of that name, or its result cannot be shown.
+            FunctionParameterError: If its parameters are wrong.
+        """
+        store, known = path[0], self.of(path[0])
+        if len(path) == 2 and asked.method != "POST":
+            asked.only()
+            listed = [listed_function(each) for _, each in sorted(known.items())]
+            return Reply(body=encoding.encode({"methods": listed}), kind=encoding.kind)
+        function = known.get(path[2]) if len(path) == 3 else None
+        if function is None:
+            what = f"store {store} has no such query method"
+            raise DataRefusal(404, "QUERY_PATH", what, f"see /stores/{store}/methods")
+        given = asked.parameters if asked.method != "POST" else parameters_of(asked)
+        arguments = function.arguments(given, strict=asked.method == "POST")
+        if any(each.name == "key" and each.type is Any for each in function.parameters):
+            form = self._service.forms[store].key
+            read = form.from_document if asked.method == "POST" else form.from_text
+            arguments["key"] = read(arguments["key"])
+        with self._service.leases.shown(None) as lent:
+            epoch = lent.shown.epoch
+            found = getattr(lent.shown.store(store), function.name)(**arguments)
+            shown = _shown_result(found, function.name)
+        return _reply(encoding, epoch, {"epoch": epoch, "result": shown})
+
+
+def _shown_result(found: Any, method: str) -> Any:
+    if isinstance(found, Iterator):
+        rows = list(islice(cast("Iterator[Any]", found), _RESULTS_MAX + 1))
+        if len(rows) > _RESULTS_MAX:
+            what = f"{method} gives more than {_RESULTS_MAX} results"
+            raise DataRefusal(400, "QUERY_RESULT", what, "ask for fewer")
+        found = rows
+    try:
+        return plain_value(found)
+    except UnshownValueError as error:
+        what = f"the result of {method} cannot be shown: {error}"
+        raise DataRefusal(500, "QUERY_RESULT", what, "return what JSON can hold") from None
+
+
+def parameters_of(asked: Asked) -> Mapping[str, Any]:
+    """Return the parameters in the body of a request.
+
+    Raises:
+        DataRefusal: If it is no object.
+    """
+    asked.only()
+    found: Any = asked.document()
+    if not isinstance(found, dict):
+        what = "the body is not an object with the parameters"
+        raise DataRefusal(400, "QUERY_BODY", what, 'send {"name": value}')
+    return cast("dict[str, Any]", found)
+
+
+def listed_function(function: QueryFunction) -> Document:
+    """Return name, parameters and documentation of a query."""
+    return {
+        "query": function.name,
+        "doc": function.doc,
+        "parameters": [
+            {
+                "name": each.name,
+                "required": each.required,
+                "schema": msgspec.json.schema(each.type),
+            }
+            for each in function.parameters
+        ],
+    }
 
 
 def refused(refusal: DataRefusal) -> Reply:
