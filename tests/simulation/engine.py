@@ -16,6 +16,7 @@ import mustela.connectors.kafka.copies as lanes_module
 import mustela.connectors.kafka.log as log_module
 import mustela.connectors.kafka.reading_time as reading_module
 import mustela.kernel.task as task_module
+import mustela.queries.queries as queries_module
 import mustela.runtime.cutting.prefetch as ahead_module
 import mustela.spark.global_tables as global_tables_module
 import mustela.spark.worker as worker_module
@@ -40,13 +41,15 @@ from mustela.spark.worker import (
     lane_parcels,
     source_parcels,
 )
-from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.interfaces import Committed, EnvironmentSpec
+from mustela.state.memory import MemorySnapshot
 from tests.simulation.calls import HALF, SimDesk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.locks import SimLock
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.plain import SimRowChecks, SimSink
 from tests.simulation.ports import SimClock, SimCluster, SimEpochLog, SimReader
+from tests.simulation.readers import SimKeeper
 from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, current_world
 
 __all__ = ["SimEngine", "simulated"]
@@ -83,6 +86,7 @@ def simulated() -> Iterator[None]:
         (task_module, "reach", _reach),
         (worker_module, "let_go_of_mapped_files", lambda: 0),
         (ahead_module, "ThreadPoolExecutor", SimExecutor),
+        (queries_module, "SnapshotKeeper", SimKeeper),
     ]
     before = [getattr(module, name) for module, name, _ in wanted]
     for module, name, ours in wanted:
@@ -153,6 +157,15 @@ class SimEngine:
     def cores(self) -> int:
         """How many tasks run at once."""
         return CORES
+
+    @property
+    def state_is_here(self) -> bool:
+        """Whether the state of all key groups is on this host."""
+        return True
+
+    def open_state(self, stage: int, group: int, committed: Committed) -> MemorySnapshot:
+        """Open a view of the state of a key group."""
+        return self._life.machine.seen(self._here().program.environment(stage, group), committed)
 
     def check(self, plan: Plan) -> None:
         """Any plan will do."""

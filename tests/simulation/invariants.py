@@ -22,6 +22,7 @@ from tests.simulation.machine import DiskEnvironment
 from tests.simulation.oracle import CountOracle, EachOracle, Found
 from tests.simulation.oracle_streams import LATER
 from tests.simulation.programs import KEYS, PROGRAMS, planned
+from tests.simulation.readers import Readers
 from tests.simulation.world import Life, SimWorld, Violation, current_life
 
 __all__ = ["INVARIANTS", "NOT_HELD", "Invariants"]
@@ -33,6 +34,7 @@ INVARIANTS = {
     "mirror": "the offsets of the consumer group are those of the epoch record",
     "state": "local state and changelogs say the same of the last epoch",
     "time": "the watermark is not held up for ever by a clock that was wrong for a while",
+    "reads": "a reader sees what one committed epoch left, whole, and never an older one again",
     "told": "an epoch that is told to be done is committed, and told once",
     "complete": "all input is read in the end",
     "stops": "an application that stops says so by name, and for a reason",
@@ -74,10 +76,12 @@ class Invariants:
     Args:
         world: The world.
         application_id: The application.
+        readers: Who reads meanwhile.
     """
 
-    def __init__(self, world: SimWorld, application_id: str) -> None:
+    def __init__(self, world: SimWorld, application_id: str, readers: Readers) -> None:
         self._world = world
+        self._readers = readers
         self._name = application_id
         self._epochs = epochs_topic(application_id)
         self._program = PROGRAMS[world.script.program]
@@ -92,6 +96,7 @@ class Invariants:
 
     def _begin(self) -> None:
         """A life begins: nothing of an earlier one is known."""
+        self._readers.reset()
         self._last: EpochRecord | None = None
         self._fold = RecordFold()
         self._oracle = self._program.oracle()
@@ -135,6 +140,7 @@ class Invariants:
         self._check_order(record)
         self._check_rows(record, entries)
         self._check_changelogs(record, entries)
+        self._readers.committed(record, entries)
         self._last = record
 
     def _begin_without_record(self, row: bytes) -> None:

@@ -20,8 +20,8 @@ from mustela.state.interfaces import (
     Token,
 )
 from mustela.state.lmdb_files import refuse
-from mustela.state.memory import MemoryEnvironment
-from mustela.state.protocol import Standing, compare
+from mustela.state.memory import MemoryEnvironment, MemorySnapshot
+from mustela.state.protocol import Standing, compare, not_ready
 
 __all__ = ["DiskEnvironment", "Machine"]
 
@@ -60,6 +60,17 @@ class DiskEnvironment(MemoryEnvironment):
             return compare(Standing(), committed, has_pending=False, spec=self._spec)
         refused = self._meta.judged(self._spec, self._machine.boot)
         return super().condition(committed) if refused is None else refused
+
+    def seen(self, spec: EnvironmentSpec, committed: Committed) -> MemorySnapshot:
+        """Open a view for a reader, which changes nothing, whatever its program asks for."""
+        refused = None if self._meta is None else self._meta.judged(spec, self._machine.boot)
+        if refused is not None or self.is_gone:
+            raise not_ready(refused or Condition.EMPTY, committed, str(self.path))
+        known, self._spec = self._spec, spec
+        try:
+            return super().snapshot(committed)
+        finally:
+            self._spec = known
 
     def _writes(self) -> None:
         self._machine.at("disk")
@@ -165,6 +176,15 @@ class Machine:
             found = self.environments[path] = DiskEnvironment(spec, self, path)
             return found
         return found if found.spec is spec else found.asked(spec)
+
+    def seen(self, spec: EnvironmentSpec, committed: Committed) -> MemorySnapshot:
+        """Open a view for a reader, as `LmdbReaders` does."""
+        found = self.environments.get(f"{spec.application_id}/{spec.stage}/{spec.group}")
+        if found is not None:
+            return found.seen(spec, committed)
+        if committed.token is None:
+            return MemoryEnvironment(spec).snapshot(committed)
+        raise not_ready(Condition.EMPTY, committed, "a disk without it")
 
     def remove_unclaimed(self, application_id: str, claimed: set[str]) -> None:
         """Delete what no stage of an application uses."""

@@ -27,6 +27,7 @@ from tests.simulation.invariants import NOT_HELD, Invariants
 from tests.simulation.leases import SimLeases, stand_by
 from tests.simulation.ports import SimClock, SimCluster, SimDisk, SimEpochLog, SimTransactions
 from tests.simulation.programs import PROGRAMS, planned
+from tests.simulation.readers import Readers
 from tests.simulation.script import Script
 from tests.simulation.world import Killed, Life, SimWorld, Violation
 
@@ -93,10 +94,10 @@ class _Listener:
         self._world.note(f"bears {type(error).__name__}: {str(error).splitlines()[0]}")
 
 
-def _live(world: SimWorld, life: Life, leases: SimLeases) -> None:
+def _live(world: SimWorld, life: Life, leases: SimLeases, readers: Readers) -> None:
     """Run a process of the application to its end, as `mustela.App` does."""
     try:
-        _run(world, life, leases)
+        _run(world, life, leases, readers)
         life.outcome = "stopped"
     except Killed:
         life.outcome = "killed"
@@ -112,7 +113,7 @@ def _live(world: SimWorld, life: Life, leases: SimLeases) -> None:
         life.outcome = "killed"
 
 
-def _run(world: SimWorld, life: Life, leases: SimLeases) -> None:
+def _run(world: SimWorld, life: Life, leases: SimLeases, readers: Readers) -> None:
     script = world.script
     program = PROGRAMS[script.program]
     own = tuple(sorted(program.settings.items()))
@@ -148,6 +149,7 @@ def _run(world: SimWorld, life: Life, leases: SimLeases) -> None:
         listener=listener,
         world=ports,
         checked=checked,
+        published=readers.begin(life),
     )
     try:
         coordinator.prepare()
@@ -186,11 +188,12 @@ def play(script: Script, *, off: frozenset[str] = NOT_HELD) -> Result:
         off: Invariants that are not looked at.
     """
     with _uncollected(), simulated():
-        world = SimWorld(script, lambda world, life: _live(world, life, leases))
+        world = SimWorld(script, lambda world, life: _live(world, life, leases, readers))
         leases = SimLeases(world)
         world.off = off
         happenings = Happenings(world, APPLICATION)
-        invariants = Invariants(world, APPLICATION)
+        readers = Readers(world, APPLICATION)
+        invariants = Invariants(world, APPLICATION, readers)
         world.told = invariants.told
         world.run(happenings.is_over)
         if not world.violations:

@@ -162,6 +162,7 @@ class SimWorld:
         self.on_end: Callable[[Life], None] = lambda _life: None
         self.on_reset: Callable[[], None] = lambda: None
         self.on_step: Callable[[], None] = lambda: None
+        self.on_look: Callable[[], None] = lambda: None
         # Else instances are started when one ends: so all that is in old results were played.
         self.starts_beside = any(event.kind == "beside" for event in script.events)
         self._live = live
@@ -220,6 +221,7 @@ class SimWorld:
             raise Killed
         self.steps += 1
         self.ms += CALL_MS
+        self.on_look()
         if self.steps > STEPS_MAX and not life.stopping:
             self.report(Violation("progress", f"the application does not come to rest ({what})"))
             life.stopping = True
