@@ -85,6 +85,18 @@ def test_instances_start_beside_living_ones_where_that_is_asked_for() -> None:
     assert Choice(kinds=ALL - NOT_YET | {"beside"}).name.endswith("; and beside")
 
 
+def test_stores_are_read_at_any_moment() -> None:
+    """Snapshots are taken and looked at again later; only what is starting or ending is refused."""
+    what = What()
+    for seed in range(1, 26):
+        what.add(play(draw(seed)).happened)
+    assert what.times["read"] > 100
+    assert what.times["read again"] > 100
+    refused = {name for name in what.times if name.startswith("read: ")}
+    allowed = {"QUERY_STATE_UNAVAILABLE", "STATE_NOT_READY", "SNAPSHOT_EXPIRED", "QUERY"}
+    assert refused <= {f"read: {code}" for code in allowed}
+
+
 def test_a_campaign_goes_on_where_its_ledger_ends(tmp_path: Path) -> None:
     """Parts add up to a long run; seeds that are drawn in another way begin anew."""
     ledger, choice = tmp_path / "seeds.jsonl", Choice()

@@ -9,6 +9,7 @@ from typing import Protocol
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.state.interfaces import Snapshot, StoreSpec
+from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.processor import ProcessorNode
 
 __all__ = ["Edition", "StateSource", "StorePlace", "places_in"]
@@ -23,7 +24,7 @@ class StorePlace:
         stage: The stage that holds it; -1 and below for copies of global tables.
         groups: Its number of key groups.
         wanders: Whether a row may be in another key group than that of its key, because a processor
-            may write any key.
+            may write any key, or because the key of the store is not that of the record.
     """
 
     spec: StoreSpec
@@ -46,6 +47,10 @@ def places_in(plan: Plan, key_groups: int) -> dict[str, StorePlace]:
     """
     free = {
         spec.name for node in plan.nodes if isinstance(node, ProcessorNode) for spec in node.stores
+    }
+    # Its keys hold two keys; the row is where the record of the foreign one is.
+    free |= {
+        node.subscriptions.name for node in plan.nodes if isinstance(node, ForeignKeyMatchNode)
     }
     return {
         name: StorePlace(spec=spec, stage=stage, groups=key_groups, wanders=name in free)

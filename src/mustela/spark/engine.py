@@ -60,7 +60,7 @@ from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import OPEN, RESTORE, SETTLE, TIDY, OnPlace, places_task
-from mustela.state.interfaces import Committed, Snapshot, Token
+from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot, Token
 from mustela.state.lmdb_reader import LmdbReaders
 
 __all__ = ["SparkEngine"]
@@ -89,6 +89,7 @@ class SparkEngine:
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
+        self._specs_read: tuple[Program | None, dict[tuple[int, int], EnvironmentSpec]] = None, {}
         self._given = ""
         self._ships = 0
         self._readers: LmdbReaders | None = None
@@ -148,7 +149,15 @@ class SparkEngine:
         """Open a view of the state of a key group; may be called from any thread."""
         assert self._program is not None
         assert self._readers is not None
-        return self._readers.snapshot(self._program.environment(stage, group), committed)
+        program = self._program
+        known, specs = self._specs_read
+        if known is not program:
+            specs = {}
+            self._specs_read = program, specs
+        spec = specs.get((stage, group))
+        if spec is None:
+            spec = specs[stage, group] = program.environment(stage, group)
+        return self._readers.snapshot(spec, committed)
 
     def check(self, plan: Plan) -> None:
         """See whether the plan can be sent to the workers, and its state be kept where they are.

@@ -6,6 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import lmdb
 
@@ -30,6 +31,15 @@ __all__ = ["LmdbReaders"]
 _META_KEY = b"meta"
 
 
+class _Checked(NamedTuple):
+    """What was found when the description of files was last compared with a committed state."""
+
+    blob: bytes | None
+    spec: EnvironmentSpec
+    committed: Committed
+    layer: Layer
+
+
 @dataclass(slots=True)
 class _Files:
     """The open files of one environment, and how many views need them."""
@@ -38,6 +48,7 @@ class _Files:
     views: int = 0
     is_old: bool = False
     decoded: DecodedPending = field(default_factory=DecodedPending)
+    checked: _Checked | None = None
 
 
 class LmdbReaders:
@@ -73,6 +84,7 @@ class LmdbReaders:
         self._inherited: list[dict[Path, _Files]] = []
         self._pid = os.getpid()
         self._is_closed = False
+        self._paths: dict[tuple[str, str, int], Path] = {}
 
     def snapshot(self, spec: EnvironmentSpec, committed: Committed) -> Snapshot:
         """Open a view of the committed state of one environment.
@@ -82,7 +94,7 @@ class LmdbReaders:
                 is being restored or has moved on.
             StateDamagedError: If it cannot be read.
         """
-        path = environment_path(self._state_dir, spec)
+        path = self._path(spec)
         files = self._take(path, spec, committed)
         if files is None:
             return MemoryEnvironment(spec).snapshot(committed)  # nothing was ever written
@@ -109,6 +121,14 @@ class LmdbReaders:
             for files in known.values():
                 _retire(files)
 
+    def _path(self, spec: EnvironmentSpec) -> Path:
+        """Return the path of an environment; making one takes longer than a read."""
+        place = spec.application_id, spec.stage, spec.group
+        found = self._paths.get(place)
+        if found is None:
+            found = self._paths[place] = environment_path(self._state_dir, spec)
+        return found
+
     def _take(self, path: Path, spec: EnvironmentSpec, committed: Committed) -> _Files | None:
         """Return the open files with one view more; None if there are none, and need not be."""
         with self._lock:
@@ -118,7 +138,7 @@ class LmdbReaders:
             known = self._mine()
             found = known.pop(path, None)
             try:
-                inode = (path / DATA_FILE).stat().st_ino
+                inode = os.stat(f"{path}/{DATA_FILE}").st_ino
             except FileNotFoundError:
                 inode = -1
             if found is not None and found.handle.inode != inode:
@@ -181,6 +201,14 @@ class LmdbReaders:
         """Return what lies above the base; raise if the committed state is not here."""
         handle, token = files.handle, committed.token
         blob = txn.get(_META_KEY, None, handle.meta)
+        known = files.checked
+        if (
+            known is not None
+            and known.spec is spec
+            and known.blob == blob
+            and known.committed == committed
+        ):
+            return known.layer  # the base has not moved: the same pending is still above it
         meta = None if blob is None else decode_meta(blob)
         if blob is not None and meta is None:
             raise damaged(path, "its description cannot be read")
@@ -195,9 +223,11 @@ class LmdbReaders:
             condition = Condition.BEHIND  # the lines of an index are still to be made
         if not condition.ready:
             raise not_ready(condition, committed, str(path))
-        if condition is not Condition.FOLDABLE or token is None or pending is None:
-            return {}
-        return files.decoded.layer(token, pending, path)
+        layer: Layer = {}
+        if condition is Condition.FOLDABLE and token is not None and pending is not None:
+            layer = files.decoded.layer(token, pending, path)
+        files.checked = _Checked(blob, spec, committed, layer)
+        return layer
 
 
 def _retire(files: _Files) -> None:

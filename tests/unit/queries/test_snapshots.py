@@ -101,6 +101,29 @@ def test_a_store_that_is_not_there_is_told_with_those_that_are(driver: TopologyT
     assert [info.name for info in driver.stores()] == ["counts", "minutes", "prices"]
 
 
+def both(order: str, customer: str) -> str:
+    return order + customer
+
+
+def test_a_row_is_found_where_the_record_of_another_key_is() -> None:
+    """What a join by foreign key holds of its left table lies where the right key does."""
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=str, value=str)
+    customers = builder.table("customers", key=str, value=str)
+    joined = orders.join(customers, both, foreign_key=str, value=str, name="named")
+    joined.to_stream().to("out", key=str, value=str)
+    with TopologyTestDriver(builder, key_groups=8) as driver:
+        topic = driver.create_input_topic("orders")
+        for number in range(12):
+            topic.pipe_input(f"o{number}", f"c{number % 5}")
+        store = driver.store("named-subscription-store")
+        rows = dict(store.items())
+        assert len(rows) == 12
+        assert {key: store.get(key) for key in rows} == rows
+        assert store.get_many(list(rows)) == list(rows.values())
+        assert all(key in store for key in rows)
+
+
 def test_nothing_can_be_written(driver: TopologyTestDriver) -> None:
     """Handles have no methods that write."""
     for name in ("counts", "minutes", "prices"):
