@@ -175,6 +175,9 @@ class SimEngine:
         self._world.at(self._life, "load")
         self._process = _Process(self._world, self._life, program)
 
+    def rehearse(self, program: Program, order: EpochOrder) -> None:
+        """Nothing is to be warmed."""
+
     def _here(self) -> Any:
         assert self._process is not None
         return self._process
