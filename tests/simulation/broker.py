@@ -12,7 +12,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 
-__all__ = ["BASE_MS", "Entry", "Fenced", "Partition", "Producer", "SimBroker", "Topic", "Txn"]
+__all__ = [
+    "BASE_MS",
+    "Entry",
+    "Fenced",
+    "Partition",
+    "Producer",
+    "SimBroker",
+    "Topic",
+    "Txn",
+    "written",
+]
 
 DAY_MS = 86_400_000
 BASE_MS = 1_700_000_000_000
@@ -428,3 +438,15 @@ class SimBroker:
 
 def _nobody(_name: str, _txn: Txn) -> None:
     """Nobody is told."""
+
+
+def written(log: list[Entry], txn: Txn) -> list[Entry]:
+    """Return what a transaction has in a log, without its marker."""
+    found: list[Entry] = []
+    for entry in reversed(log):
+        if entry.txn is txn and not entry.control:
+            found.append(entry)
+        elif found and entry.txn is not txn and entry.append_ms < txn.began_ms:
+            break
+    found.reverse()
+    return found

@@ -16,7 +16,7 @@ from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.list import ListRows
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
-from tests.simulation.broker import BASE_MS, Entry, Partition, Txn
+from tests.simulation.broker import BASE_MS, Entry, Partition, Txn, written
 from tests.simulation.happenings import Happenings
 from tests.simulation.machine import DiskEnvironment
 from tests.simulation.oracle import CountOracle, EachOracle, Found
@@ -115,7 +115,7 @@ class Invariants:
         if epochs and epochs is not self._world.broker.partition(self._epochs, 0):
             self._world.note("committed to an epochs topic that is gone: nobody finds that record")
             return
-        entries = {place: _entries(log.entries, txn) for place, log in txn.places.items()}
+        entries = {place: written(log.entries, txn) for place, log in txn.places.items()}
         records = entries.pop((self._epochs, 0), [])
         if len(records) != 1:
             self._fail("order", f"{len(records)} epoch records in one transaction")
@@ -560,17 +560,6 @@ class _Rows:
     def newest_first(self) -> Iterator[bytes]:
         """Yield the values."""
         return (entry.value for entry in reversed(self._entries) if entry.value is not None)
-
-
-def _entries(log: list[Entry], txn: Txn) -> list[Entry]:
-    found: list[Entry] = []
-    for entry in reversed(log):
-        if entry.txn is txn and not entry.control:
-            found.append(entry)
-        elif found and entry.txn is not txn and entry.append_ms < txn.began_ms:
-            break
-    found.reverse()
-    return found
 
 
 def _copy(read: Mapping[str, list[tuple[int, Entry]]]) -> dict[str, list[tuple[int, Entry]]]:
