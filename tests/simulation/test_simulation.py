@@ -88,10 +88,10 @@ def test_instances_start_beside_living_ones_where_that_is_asked_for() -> None:
 def test_stores_are_read_at_any_moment() -> None:
     """Snapshots are taken and looked at again later; only what is starting or ending is refused."""
     what = What()
-    for seed in range(1, 26):
+    for seed in range(1, 13):
         what.add(play(draw(seed)).happened)
-    assert what.times["read"] > 100
-    assert what.times["read again"] > 100
+    assert what.times["read"] > 40
+    assert what.times["read again"] > 40
     refused = {name for name in what.times if name.startswith("read: ")}
     allowed = {"QUERY_STATE_UNAVAILABLE", "STATE_NOT_READY", "SNAPSHOT_EXPIRED", "QUERY"}
     assert refused <= {f"read: {code}" for code in allowed}
