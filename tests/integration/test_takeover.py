@@ -142,7 +142,8 @@ def test_no_row_is_lost_or_doubled_when_a_standby_takes_over_and_nothing_is_rest
         assert counts == list(range(1, expected["w60"] + 1))
         (told,) = [line for line in second.told if line.startswith("took over in")]
         parts = [part.rpartition(" ")[0] for part in told.partition(": ")[2].split(", ")]
-        assert parts == ["silence", "claim", "catch-up", "check", "wait", "first-epoch", "commit"]
+        assert parts[:4] == ["silence", "report", "engine", "claim"]
+        assert parts[4:] == ["catch-up", "check", "wait", "first-epoch", "commit"]
         assert [line for line in second.lines if line.startswith("restored")] == []
     finally:
         for instance in instances:

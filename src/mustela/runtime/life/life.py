@@ -146,7 +146,9 @@ class Life:
                 if warm is None:
                     self._start_engine(engine)
                 else:
+                    self._times.ends("report")
                     warm.take_over()
+                    self._times.ends("engine")
                     means.published.end()
                 self.coordinator = self._rehearsing or self._new_coordinator(engine, world, checked)
                 if warm is not None:
