@@ -6,17 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.errors import TransactionFenced
+from mustela.dsl.builder import StreamsBuilder
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
+from mustela.plan.epoch import GlobalMark
+from mustela.planner.planner import plan
 from mustela.runtime.commit.barrier import Phase
 from mustela.runtime.commit.successor import FencedError
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.ports import World
-from mustela.runtime.start.opening import CLAIMS_MAX
+from mustela.runtime.start.opening import CLAIMS_MAX, check_before_start
 from tests.integration.no_engine import NoEngine, Silent
 from tests.unit.runtime.fakes import FakeAdmin, FakeSink, world_of
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
@@ -85,3 +89,56 @@ def test_a_claim_is_not_made_for_ever(tmp_path: Path) -> None:
     coordinator = starting(tmp_path, world(commit=fenced), NoEngine())
     with pytest.raises(FencedError):
         coordinator.prepare()
+
+
+class Rehearsing(NoEngine):
+    """An engine that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.rehearsed: list[tuple[Any, Any]] = []
+        self.loaded: list[Any] = []
+
+    def rehearse(self, program: Any, order: Any) -> None:
+        self.rehearsed.append((program, order))
+
+    def load(self, program: Any) -> None:
+        self.loaded.append(program)
+
+
+def test_what_was_rehearsed_is_what_runs_unless_something_else_was_committed(
+    tmp_path: Path,
+) -> None:
+    """The workers have it under its name; a rehearsal asks for no record, and for copies too."""
+    builder = StreamsBuilder()
+    towns = builder.global_table("towns", key=str, value=str)
+    lines: Any = builder.stream("lines", key=str, value=str)
+    lines.join(towns, lambda key, _: key, lambda line, _: line).to("counts", value=str)
+    made = plan(builder.build())
+    admin = FakeAdmin(
+        {"lines": 2, "counts": 1, "towns": 2, "app-epochs": 1},
+        ids={"lines": "id-1", "towns": "t"},
+        ends={TopicPartition("lines", n): 99 for n in range(2)},
+    )
+    state = some_state(made)
+    here = world_of(admin, state.to_record(1), clock=ManualClock(60_000), sink=FakeSink())
+    engine: Any = Rehearsing()
+    settings, quiet = settings_for(tmp_path), Silent()
+    coordinator = Coordinator(
+        settings,
+        made,
+        engine,
+        clock=here.clock,
+        listener=quiet,
+        world=here,
+        checked=check_before_start(settings, made, here, quiet),
+    )
+    opening = coordinator.run.opening
+    for life in ("another", state.life, state.life):
+        record = msgspec.structs.replace(state.to_record(1), life=life)
+        opening.rehearse(record, settings.state_dir)
+    orders = [order for _, order in engine.rehearsed]
+    assert [order.ranges for order in orders] == [((),)] * 3
+    assert orders[0].global_marks == {"towns": GlobalMark("t", (0, 0))}
+    coordinator.prepare()
+    names = [program.identity for program, _ in engine.rehearsed]
+    assert names[0] != names[1] == names[2] == engine.loaded[0].identity

@@ -18,7 +18,7 @@ from mustela.runtime.record.source_offsets import SourceOffsets
 from mustela.runtime.time.watermark import PartitionTime, WatermarkOptions, WatermarkState
 from mustela.topology.store_meaning import StoreMeaning, rows_left
 
-__all__ = ["adopted"]
+__all__ = ["adopted", "global_marks_of"]
 
 
 def adopted(
@@ -56,15 +56,20 @@ def adopted(
     state.watermark.value = record.watermark
     state.changelog_ends.update({name: list(ends) for name, ends in record.changelog_ends.items()})
     state.groups = _groups(state, record)
-    state.global_marks = {
-        topic: _global_mark(topic_id, ends, *record.global_logs.get(topic, (0, ())))
-        for topic, (topic_id, ends) in record.global_ends.items()
-    }
+    state.global_marks = global_marks_of(record)
     _take_sources(state, record, ids, seen.broker.leaders)
     state.stores = _stores(seen, record)
     state.dropped = list(record.dropped)
     state.truncated = marked(record)
     return state
+
+
+def global_marks_of(record: EpochRecord) -> dict[str, GlobalMark]:
+    """Return how far the copies of global tables had read, by topic."""
+    return {
+        topic: _global_mark(topic_id, ends, *record.global_logs.get(topic, (0, ())))
+        for topic, (topic_id, ends) in record.global_ends.items()
+    }
 
 
 def _global_mark(

@@ -21,6 +21,7 @@ from mustela.runtime.commit.committer import Committer
 from mustela.runtime.commit.successor import Successor
 from mustela.runtime.engine import Engine, EpochJobError
 from mustela.runtime.events import Listener, Restoring, Said
+from mustela.runtime.gate.adopt import global_marks_of
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import LocalState, World
 from mustela.runtime.record.epoch_record import EpochRecord
@@ -252,7 +253,11 @@ class Opening:
         program = self._program(record)
         if self._rehearsed is not None:
             program = _with_identity_if_same(program, self._rehearsed)
+        follower = GlobalFollower(self.plan, self._world.cluster, lambda _text: None)
+        follower.resume(global_marks_of(record))
+        follower.find()
         order = EpochOrder(
+            global_marks=dict(follower.marks),
             token=Token(record.incarnation, record.epoch, 0),
             ranges=((),) * self._engine.cores,
             marks=marks_of(self.plan, record),
