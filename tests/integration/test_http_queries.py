@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from mustela import App, StreamsBuilder
+from mustela import App, Client, StreamsBuilder
 from mustela.admin.access import access_file, read_access
+from mustela.cli.main import main
 from mustela.stores import QueryRefusedError, Snapshot
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S, SOON
@@ -99,7 +100,27 @@ class Follower(threading.Thread):
                 self.copy[row["key"]] = row["value"]
 
 
-def test_stores_are_asked_and_followed_over_http_while_epochs_are_committed(world: World) -> None:
+def asked_by_sql(app: App, counts: dict[str, int], capsys: Any, monkeypatch: Any) -> None:
+    """Ask the counts by SQL: from the process, over HTTP, and from the command line."""
+    access = read_access(access_file(app.settings))
+    assert access is not None
+    statement = "select key, value from counts where key >= 'k1' and key < 'k3' order by key"
+    wanted = [(key, count) for key, count in sorted(counts.items()) if "k1" <= key < "k3"]
+    assert app.sql(statement).rows == wanted
+    with Client(access.address, token=access.tokens.query) as client:
+        assert client.sql(statement).rows == wanted
+        joined = client.sql("select count(*) from counts join longest using (key)").rows
+    assert joined == [(len(counts),)]
+    monkeypatch.setenv("MUSTELA__ADMIN__QUERY_TOKEN", access.tokens.query)
+    assert main(["sql", access.address, statement, "--json"]) == 0
+    assert [tuple(row) for row in json.loads(capsys.readouterr().out)["rows"]] == wanted
+    assert main(["sql", access.address, "selec key"]) == 2
+    assert "syntax error" in capsys.readouterr().err
+
+
+def test_stores_are_asked_and_followed_over_http_while_epochs_are_committed(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pages are of one epoch, and who follows a store has what it holds, over many connections."""
     source = world.topic("in", partitions=3)
 
@@ -149,3 +170,4 @@ def test_stores_are_asked_and_followed_over_http_while_epochs_are_committed(worl
         assert asker.get("/stores/counts?count=true")["count"] == len(wanted)
         assert "/stores/counts/{key}" in asker.get("/openapi.json")["paths"]
         asker.http.close()
+        asked_by_sql(app, wanted, capsys, monkeypatch)

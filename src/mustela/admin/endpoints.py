@@ -62,6 +62,7 @@ class Endpoint:
         has_page: Browsers that ask for HTML get a page, which is static.
         app: An ASGI application that answers by itself; the paths below are its own too.
         streams: Which of those, by path and Accept header, it answers in its own time.
+        more_s: Seconds that it may take in addition to those of the policy.
     """
 
     path: str
@@ -73,6 +74,7 @@ class Endpoint:
     has_page: bool = False
     app: Callable[..., Awaitable[None]] | None = None
     streams: Callable[[str, str], bool] = _never
+    more_s: float = 0.0
 
 
 def json_answer(value: Mapping[str, Any], status: int = 200) -> Answer:

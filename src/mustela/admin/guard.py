@@ -157,13 +157,15 @@ class Guard:
     async def _within_time(self, scope: _Scope, receive: ASGI, sender: _Sender) -> None:
         import anyio
 
-        with anyio.move_on_after(self._policy.timeout_s) as timer:
+        endpoint = self._endpoint_of(scope)
+        seconds = self._policy.timeout_s + (0.0 if endpoint is None else endpoint.more_s)
+        with anyio.move_on_after(seconds) as timer:
             self._check(scope)
             if _is_page(scope):
                 sender.policy = PAGE_POLICY.encode()
             await self._pass_on(scope, receive, sender)
         if timer.cancelled_caught and not sender.status:
-            what = f"the answer took longer than {self._policy.timeout_s:g} s"
+            what = f"the answer took longer than {seconds:g} s"
             raise _Refused(503, what)
 
     def _check(self, scope: _Scope) -> None:

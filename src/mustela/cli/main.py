@@ -141,6 +141,7 @@ def own_commands() -> App:
         serve,
         settings,
         state,
+        statements,
         status,
         topics,
     )
@@ -159,6 +160,7 @@ def own_commands() -> App:
     app.command(applications.topology)
     app.command(status.status)
     app.command(status.top)
+    app.command(statements.sql)
     app.command(check.check)
     app.command(batch.batch)
     app.command(bench.bench)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
@@ -20,9 +22,12 @@ __all__ = [
     "Following",
     "Forms",
     "RemoteChange",
+    "RemoteResult",
     "RemoteRow",
     "decoded",
     "moment_ms",
+    "statement",
+    "told_result",
     "unavailable",
 ]
 
@@ -69,6 +74,39 @@ class RemoteChange(NamedTuple, Generic[K, V]):
     kind: Literal["snapshot", "change", "deleted", "ready"]
     epoch: int
     row: RemoteRow[K, V] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteResult:
+    """The rows that a statement of SQL gives.
+
+    Iteration, ``len`` and ``[]`` are those of `rows`.
+
+    Attributes:
+        epoch: The committed epoch that it read.
+        columns: The names of the columns.
+        types: Their types, as Arrow names them.
+        rows: The rows. Numbers, text, moments, dates, decimals and bytes are Python's own types;
+            within lists and structs they are what JSON has for them.
+    """
+
+    epoch: int
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts; of columns with the same name the last counts."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> tuple[Any, ...]:
+        return self.rows[at]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +343,56 @@ def decoded(status: int, body: bytes) -> dict[str, Any]:
     if status in (401, 403):
         fix = "give a token of the scope query: Client(url, token=...)"
     raise RemoteRefusedError(what, evidence={"status": status}, fix=fix, fields=fields)
+
+
+def statement(sql: str, min_epoch: int | None) -> Ask:
+    """Return the request for what a statement gives."""
+    given = _parameters({"min_epoch": min_epoch})
+    return Ask(method="POST", path="/sql", body={"sql": sql}, parameters=given)
+
+
+def told_result(document: Mapping[str, Any]) -> RemoteResult:
+    """Return the result of an answer to a statement.
+
+    Example:
+        >>> columns = [{"name": "day", "type": "date32[day]"}, {"name": "n", "type": "int64"}]
+        >>> told_result({"epoch": 7, "columns": columns, "rows": [["2026-01-31", 3]]}).rows
+        [(datetime.date(2026, 1, 31), 3)]
+    """
+    columns = document["columns"]
+    reads = [_reader(str(column["type"])) for column in columns]
+    return RemoteResult(
+        epoch=int(document["epoch"]),
+        columns=tuple(column["name"] for column in columns),
+        types=tuple(column["type"] for column in columns),
+        rows=[
+            tuple(
+                None if value is None else read(value)
+                for value, read in zip(row, reads, strict=True)
+            )
+            for row in document["rows"]
+        ],
+    )
+
+
+def _reader(kind: str) -> Callable[[Any], Any]:
+    if kind.startswith("decimal") and kind.endswith(", 0)"):
+        return int
+    return next((read for name, read in _READERS.items() if kind.startswith(name)), _as_it_is)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "timestamp": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "decimal": Decimal,
+    "binary": b64decode,
+    "double": float,
+    "float": float,
+}
 
 
 def unavailable(said: str) -> RemoteUnavailableError:

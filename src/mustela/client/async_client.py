@@ -14,9 +14,12 @@ from mustela.client.asking import (
     Following,
     Forms,
     RemoteChange,
+    RemoteResult,
     RemoteRow,
     decoded,
     moment_ms,
+    statement as asked_statement,
+    told_result,
     unavailable,
 )
 from mustela.client.client import PAGE, TIMEOUT
@@ -84,6 +87,20 @@ class AsyncClient:
         """
         asked = Ask(method="POST", path=f"/queries/{name}", body=parameters)
         return (await self.ask(asked))["result"]
+
+    async def sql(self, statement: str, *, min_epoch: int | None = None) -> RemoteResult:
+        """Return what one SELECT gives: each store is a table, as of one committed epoch.
+
+        Args:
+            statement: One SELECT in DuckDB's SQL; with ``EXPLAIN`` before it, its plan.
+            min_epoch: First wait until this epoch is committed.
+
+        Raises:
+            RemoteRefusedError: If it cannot be read, or takes more than it may; ``fields`` has
+                ``line`` and ``column`` of what is wrong, if they are known.
+            RemoteUnavailableError: If there is no answer now.
+        """
+        return told_result(await self.ask(asked_statement(statement, min_epoch)))
 
     async def ask(self, asked: Ask) -> dict[str, Any]:
         """Return the document of an answer; for other parts of the client.

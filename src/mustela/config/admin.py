@@ -76,12 +76,13 @@ class AdminSettings(Section):
     )
     hidden_stores: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",
-        description="Stores that `/stores` does not show, separated by commas; `*` for all.",
+        description="Stores that `/stores` and `/sql` do not show, separated by commas; `*` for "
+        "all.",
     )
     hidden_fields: Annotated[str, BeforeValidator(comma_joined)] = Field(
         default="",
-        description="Fields of values that `/stores` replaces by `[hidden]`, as `store:field` or "
-        "`store:field.inner`, separated by commas; `*:field` for every store.",
+        description="Fields of values that `/stores` replaces by `[hidden]` and `/sql` leaves out, "
+        "as `store:field` or `store:field.inner`, separated by commas; `*:field` for every store.",
     )
     log_queries: bool = Field(
         default=False,
@@ -104,6 +105,14 @@ class AdminSettings(Section):
         default=timedelta(seconds=5),
         gt=timedelta(0),
         description="Time in which a request must arrive, and again in which it is answered.",
+    )
+
+    sql_timeout: Duration = Field(
+        default=timedelta(seconds=30),
+        gt=timedelta(0),
+        le=timedelta(minutes=4),
+        description="Time that a statement of `POST /sql` may run, in addition to "
+        "`request_timeout`. The store's disk space of its epoch is held for so long.",
     )
 
     @property

@@ -132,7 +132,7 @@ class SqlReadable(Readable):
             ...     topic = driver.create_input_topic("prices")
             ...     topic.pipe_key_value_list([("pen", 3), ("ink", 12)])
             ...     driver.sql("select count(*), sum(value) from prices where key < 'p'").rows
-            [(1, Decimal('12'))]
+            [(1, 12)]
         """
         limits = SqlLimits(seconds=timeout.total_seconds(), rows=rows_max, memory=memory_mb << 20)
         return ask(self.queries, statement, limits=limits, min_epoch=min_epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -32,6 +33,7 @@ from mustela.serdes.scalars import (
     TimedeltaSerde,
 )
 from mustela.serdes.values import ValueSerde
+from mustela.sql.avro import type_of_schema
 from mustela.sql.libraries import arrow
 from mustela.sql.types import Form, fields_of, form_of_type
 
@@ -205,7 +207,11 @@ def _declared(serde: Any) -> Any:
     for cls, declared in _SERDES:
         if isinstance(serde, cls):
             return declared
-    return getattr(serde, "type", None)
+    declared = getattr(serde, "type", None)
+    schema = getattr(serde, "schema", None)
+    if declared is None and schema is not None and getattr(serde, "kind", "") == "AVRO":
+        return type_of_schema(json.loads(schema.text))
+    return declared
 
 
 def _named(first: list[Column], values: Iterable[Column]) -> list[Column]:

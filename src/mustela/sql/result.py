@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from mustela.sql.libraries import arrow
+
 __all__ = ["SqlResult"]
 
 
@@ -40,9 +42,23 @@ class SqlResult:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows, with Python's own types."""
-        columns = [column.to_pylist() for column in self.arrow.columns]
+        """The rows, with Python's own types; what SQL has as HUGEINT, such as sums, is an int."""
+        pa = arrow()
+        columns: list[list[Any]] = []
+        for column in self.arrow.columns:
+            values: list[Any] = column.to_pylist()
+            if pa.types.is_decimal(column.type) and column.type.scale == 0:
+                values = [None if value is None else int(value) for value in values]
+            columns.append(values)
         return list(zip(*columns, strict=True))
+
+    def arrow_stream(self) -> bytes:
+        """Return the rows as an Arrow stream."""
+        pa = arrow()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.arrow.schema) as stream:
+            stream.write_table(self.arrow)
+        return sink.getvalue().to_pybytes()
 
     def dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts; of columns with the same name the last counts."""

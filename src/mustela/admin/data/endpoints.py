@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.openapi import description
 from mustela.admin.data.row_streams import RowStreams
 from mustela.admin.data.service import DataService, Limits, Reply, refusal_of, refused
+from mustela.admin.data.statements import SqlService
 from mustela.admin.endpoints import Endpoint
 from mustela.clock import Clock
 from mustela.config.settings import Settings
@@ -27,8 +28,11 @@ from mustela.errors import MustelaError
 from mustela.queries.functions import QueryFunction
 from mustela.queries.queries import Queries
 from mustela.runtime.status.change_ring import ChangeRing
+from mustela.sql.process import SqlLimits
 
 __all__ = ["DataSource", "data_endpoints"]
+
+_SQL_MEMORY: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +59,18 @@ class DataSource:
 
 
 def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
-    """Return the endpoints ``/stores``, ``/queries`` and ``/openapi.json``.
+    """Return the endpoints ``/stores``, ``/queries``, ``/sql`` and ``/openapi.json``.
 
     Args:
         source: What can be asked.
     """
     admin, now = source.settings.admin, source.clock.monotonic
     limits = Limits(seconds=admin.request_timeout.total_seconds() * 0.4)
+    hidden = Hidden(admin.hidden_store_names, admin.hidden_field_names)
     service = DataService(
         source.queries,
         cursors=Cursors(secrets.token_bytes(32)),
-        hidden=Hidden(admin.hidden_store_names, admin.hidden_field_names),
+        hidden=hidden,
         limits=limits,
         now=now,
         sizes=source.sizes,
@@ -73,12 +78,23 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
     functions = FunctionService(
         source.queries, source.functions, result_max=limits.size, say=source.say
     )
+    statements = SqlService(
+        source.queries,
+        hidden=hidden,
+        limits=SqlLimits(
+            seconds=admin.sql_timeout.total_seconds(),
+            rows=limits.rows,
+            size=limits.size,
+            memory=_SQL_MEMORY,
+        ),
+    )
     streams = None if source.changes is None else ChangeStreams(service, source.changes, now)
     app = DataApplication(
         {
             "stores": service.answer,
             "queries": functions.answer,
             "openapi.json": _Describes(source, service).answer,
+            "sql": statements.answer,
         },
         streams,
         requests_max=admin.max_requests,
@@ -86,8 +102,15 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
         rows=RowStreams(service, now),
     )
     return tuple(
-        Endpoint(path=path, group="query", scope=Scope.QUERY, app=app, streams=is_stream)
-        for path in ("/stores", "/queries", "/openapi.json")
+        Endpoint(
+            path=path,
+            group="query",
+            scope=Scope.QUERY,
+            app=app,
+            streams=is_stream,
+            more_s=admin.sql_timeout.total_seconds() if path == "/sql" else 0.0,
+        )
+        for path in ("/stores", "/queries", "/sql", "/openapi.json")
     )
 
 

@@ -42,6 +42,7 @@ def description(
     """
     schemas: dict[str, Json] = {"Error": _ERROR}
     paths: dict[str, Json] = {"/stores": {"get": _operation("stores", "The stores", _listed())}}
+    paths["/sql"] = {"post": _sql()}
     for name, forms in stores.items():
         paths |= _paths_of(name, forms, schemas)
     for query in queries:
@@ -95,6 +96,16 @@ def _paths_of(name: str, forms: StoreForms, schemas: dict[str, Json]) -> dict[st
     if is_followed(forms):
         paths[f"/stores/{name}/changes"] = {"get": _stream(name, key)}
     return paths
+
+
+def _sql() -> Json:
+    column = {"type": "object", "properties": {n: {"type": "string"} for n in ("name", "type")}}
+    answer = _answer({"columns": _many(column), "rows": _many(_many({}))})
+    made = _operation("sql", "What a SELECT gives", answer, [_parameter("min_epoch", _INTEGER)])
+    made["requestBody"] = _body({"sql": {"type": "string"}})
+    stream: Json = {"schema": {"type": "string", "format": "binary"}}
+    made["responses"]["200"]["content"]["application/vnd.apache.arrow.stream"] = stream
+    return made
 
 
 def _path_of_query(query: QueryFunction, schemas: dict[str, Json]) -> Json:

@@ -22,10 +22,12 @@ from mustela.admin.data.changes import ChangeStreams, StreamLimits
 from mustela.admin.data.cursors import Cursors
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.service import DataService, Limits
+from mustela.admin.data.statements import SqlService
 from mustela.admin.endpoints import Endpoint
 from mustela.admin.guard import Guard, Policy
 from mustela.clock import ManualClock
 from mustela.runtime.status.change_ring import ChangeRing
+from mustela.sql.process import SqlLimits
 from tests.unit.admin.fakes import Client
 
 QUERY = Tokens(read="r" * 32, query="q" * 32, operate="o" * 32)
@@ -93,14 +95,17 @@ class Served:
             sizes=lambda: {"counts": (3, 4096)},
         )
         self.streams = ChangeStreams(self.service, self.ring, self.clock.monotonic, streams)
-        app = DataApplication(
-            {"stores": self.service.answer}, self.streams, requests_max=4, say=self.said.append
+        statements = SqlService(
+            self.queries, hidden=self.service.hidden, limits=SqlLimits(rows=1_000, size=1 << 20)
         )
+        answers = {"stores": self.service.answer, "sql": statements.answer}
+        app = DataApplication(answers, self.streams, requests_max=4, say=self.said.append)
         policy = Policy(tokens=QUERY, hosts=frozenset({"localhost"}))
-        endpoint = Endpoint(
-            path="/stores", group="query", scope=Scope.QUERY, app=app, streams=is_stream
-        )
-        self.client = Client(Guard(app, [endpoint], policy))
+        known = [
+            Endpoint(path=path, group="query", scope=Scope.QUERY, app=app, streams=is_stream)
+            for path in ("/stores", "/sql")
+        ]
+        self.client = Client(Guard(app, known, policy))
 
     def get(self, path: str, **more: Any) -> Any:
         return self.client.get(path, QUERY.query, **more)
