@@ -138,10 +138,14 @@ class Scans:
         self.told.append(told)
         some = self._pa.schema([schema.field(each) for each in wanted])
         rows = iter(()) if self._empty else self._rows(number, told, some)
-        reader = self._pa.RecordBatchReader.from_batches(some, rows)
-        return self._ds.Scanner.from_batches(
-            reader, columns=columns, filter=condition, use_threads=False
+        names = some.names if columns is None else list(columns)
+        shown = self._pa.schema([some.field(each) for each in names])
+        # Arrow's own scanner would read ahead, also of what a LIMIT leaves out.
+        found = (
+            (batch if condition is None else batch.filter(condition)).select(names)
+            for batch in rows
         )
+        return _Scanner(self._pa.RecordBatchReader.from_batches(shown, found))
 
     def _rows(self, number: int, told: dict[str, Any], schema: Any) -> Iterator[Any]:
         begin = {"scan": number, **{n: told[n] for n in ("table", "columns", "bounds")}}
@@ -152,6 +156,21 @@ class Scans:
                 yield self._pa.ipc.read_record_batch(self._pa.py_buffer(data), schema)
         finally:
             self._link.send(wire.CLOSED, name)
+
+
+class _Scanner:
+    """What DuckDB calls a scanner.
+
+    Args:
+        reader: The rows.
+    """
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def to_reader(self) -> Any:
+        """Return the rows."""
+        return self._reader
 
 
 def _nothing(_self: Any) -> None:
@@ -260,7 +279,10 @@ def _warm(connection: Any, arrow: Any) -> None:
     connection.execute("SELECT json_serialize_sql(?)", [_WARM]).fetchall()
     connection.unregister("warm")
     moment = arrow.scalar(0, types["t"])
-    bounds_of(dataset.field("t") >= moment, frozenset({"t"}))
+    condition = dataset.field("t") >= moment
+    bounds_of(condition, frozenset({"t"}))
+    for batch in table.to_batches():
+        batch.filter(condition)
 
 
 def _confine(memory: int, seconds: float) -> None:

@@ -36,6 +36,7 @@ _SIZE: Final = "size"
 _ROWS: Final = "rows"
 _SCANS: Final = "scans"
 _MEMORY: Final = "memory"
+_FIXES: Final = {"Parser": "ask with one SELECT"}
 _SCANS_MAX: Final = 200
 """How many scans a statement may have begun."""
 
@@ -259,7 +260,9 @@ class SqlProcess:
             evidence["tables"] = names
             fix = 'name one of the tables; put a name such as "by-city" into double quotes'
         else:
-            fix = "correct the statement there" if line else "ask with one SELECT"
+            fix = (
+                "correct the statement there" if line else _FIXES.get(kind, "correct the statement")
+            )
         msg = f"the statement cannot be run: {what}"
         fields = {"line": line, "column": column, "kind": kind}
         return SqlStatementError(msg, evidence=evidence, fix=fix, fields=fields)

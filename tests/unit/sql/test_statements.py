@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import weakref
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from mustela import App, StreamsBuilder, TopologyTestDriver
 from mustela.admin.data.hidden import Hidden
+from mustela.sql import tables
 from mustela.sql.asking import ask
 from mustela.sql.errors import SqlStatementError
 from mustela.sql.process import SqlLimits
+from mustela.state.kinds.timed import ValueAndTimestamp
 from tests.unit.admin.data.shown import Order, stores
 from tests.unit.sql.inside import statements_run_here
 
@@ -199,3 +202,32 @@ def test_an_application_that_does_not_run_has_no_rows():
 
     with pytest.raises(StateUnavailableError):
         App("nothing-runs").sql("select 1")
+
+
+def test_rows_are_read_as_they_are_needed_and_never_all_at_once(driver, monkeypatch):
+    """A LIMIT ends the scan; of a large store few batches are in memory at any time."""
+    read, alive = [0], []
+
+    def rows(_handle, _kind, _range):
+        for number in range(300_000):
+            read[0] += 1
+            yield f"k{number:07}", ValueAndTimestamp(number, number)
+
+    batch_of = tables.StoreTable._batch
+
+    def batch(self, *given):
+        made = batch_of(self, *given)
+        alive.append(weakref.ref(made))
+        most.append(sum(ref() is not None for ref in alive))
+        return made
+
+    most: list[int] = []
+    monkeypatch.setattr(tables, "rows_in", rows)
+    monkeypatch.setattr(tables.StoreTable, "_batch", batch)
+    assert driver.sql("select key from counts limit 3").rows[0] == ("k0000000",)
+    assert read[0] < 20_000
+    assert driver.sql("select count(*), sum(value) from counts where value >= 10").rows == [
+        (299_990, sum(range(10, 300_000)))
+    ]
+    assert read[0] >= 300_000
+    assert max(most) <= 3
