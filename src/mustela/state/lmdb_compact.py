@@ -30,7 +30,14 @@ LEAST_BYTES = 1 << 16
 SQUEEZED_MAX_BYTES = 1 << 20
 """Up to this size, a file that is closed loses all its free pages."""
 
+REFILLED_MAX_BYTES = 16 << 20
+"""Up to this much data is copied only to fill its pages."""
+
 _SHARE = 0.7
+_REFILLED_SHARE = 0.85
+_SAMPLE = 256
+_PAGE_HEAD_BYTES = 16
+_ROW_HEAD_BYTES = 10  # with its place at the page's beginning
 _META_PAGES = 2
 _ROWS_AT_ONCE = 20_000
 
@@ -44,14 +51,40 @@ def live_bytes(handle: OpenEnvironment) -> int:
     return pages * stats[0]["psize"]
 
 
-def is_worth_it(handle: OpenEnvironment) -> bool:
+def is_worth_it(handle: OpenEnvironment, *, idle: bool = False) -> bool:
     """Return whether much of a large enough file could be freed.
 
     Pages of live data are about two thirds full after random writes, and copying fills them, so at
     the threshold about half of the file is freed.
+
+    Args:
+        handle: The open environment.
+        idle: There is time to fill pages also where few are free.
     """
     size = (handle.env.info()["last_pgno"] + 1) * handle.env.stat()["psize"]
-    return size >= LEAST_BYTES and live_bytes(handle) <= _SHARE * size
+    if size < LEAST_BYTES:
+        return False
+    live = live_bytes(handle)
+    if live <= _SHARE * size:
+        return True
+    return idle and live <= REFILLED_MAX_BYTES and _filled_bytes(handle) <= _REFILLED_SHARE * size
+
+
+def _filled_bytes(handle: OpenEnvironment) -> float:
+    """Return about how many bytes the pages with data would have if they were full."""
+    page, total = handle.env.stat()["psize"], 0.0
+    with handle.env.begin() as txn:
+        for table in _tables(handle):
+            stat = txn.stat(table)
+            if stat["overflow_pages"]:  # they are as full as they can be
+                total += (stat["leaf_pages"] + stat["overflow_pages"]) * page
+                continue
+            sample = list(islice(iter(txn.cursor(table)), _SAMPLE))
+            if sample:
+                row = sum(len(key) + len(value) for key, value in sample) / len(sample)
+                rows = stat["entries"] * (row + _ROW_HEAD_BYTES)
+                total += rows / (page - _PAGE_HEAD_BYTES) * page
+    return total
 
 
 def squeeze(root: Path, path: Path, handle: OpenEnvironment) -> None:
@@ -86,7 +119,8 @@ def replace_by_copy(
 
     A process with the old files open keeps its view, and finds the new files when it opens them
     again. The old files are set aside between two renames; `put_back` undoes the first if a crash
-    kept the second from happening.
+    kept the second from happening. Nothing is synced: the copy is marked as in use, as the old
+    files are, so after a crash of the machine neither is believed.
     """
     fresh = _fresh(path)
     remove_tree(fresh)
@@ -95,7 +129,6 @@ def replace_by_copy(
         with handle.env.begin() as read:
             for old, new in zip(_tables(handle), _tables(target), strict=True):
                 _copy(read, old, target.env, new)
-        target.env.sync(True)
     finally:
         target.env.close()
     _swap(path)

@@ -409,7 +409,7 @@ class LmdbEnvironment:
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
-                if not is_worth_it(handle):
+                if not is_worth_it(handle, idle=live_bytes_max is None):
                     return False
                 if live_bytes_max is not None and live_bytes(handle) > live_bytes_max:
                     return False

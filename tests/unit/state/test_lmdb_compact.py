@@ -74,6 +74,29 @@ def test_small_and_large_ones_are_left_alone(root):
     environment.close(clean=False)
 
 
+def test_pages_are_filled_when_there_is_time(root):
+    """Many small epochs leave no free pages to speak of, but pages that are half empty."""
+    environment = open_lmdb(root)
+    draw = random.Random(5)
+    model: dict[bytes, bytes] = {}
+    state = committed(None)
+    for epoch in range(1, 151):
+        fresh = {b"%08d" % draw.randrange(10**8): draw.randbytes(100) for _ in range(40)}
+        token = Token(1, epoch, 0)
+        environment.write_pending(token, state, {"counts": sorted(fresh.items())})
+        model.update(fresh)
+        state = committed(token, counts=len(model))
+    environment.fold(state)
+    before = size(environment)
+    assert not environment.compact(live_bytes_max=1 << 24)
+    assert environment.compact()
+    assert size(environment) < 0.8 * before
+    assert size(environment) < 1.25 * sum(len(key) + len(row) + 4 for key, row in model.items())
+    assert not environment.compact()
+    assert rows_of(environment, state) == sorted(model.items())
+    environment.close(clean=False)
+
+
 def test_an_open_view_is_not_pulled_away(root):
     """Compaction waits for a better moment."""
     environment, state, model = grown(root)
