@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from mustela.clock import Clock
@@ -67,12 +67,46 @@ class EditionViews:
             self._views.popitem()[1][1].close()
 
 
+class _Nothing:
+    """A key group that is left out: it has no rows."""
+
+    def get(self, store: str, key: bytes) -> bytes | None:
+        del store, key
+        return None
+
+    def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        del store
+        return [None] * len(keys)
+
+    def range(
+        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        del store, low, high, reverse
+        return iter(())
+
+    def prefix(
+        self, store: str, prefix: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        del store, prefix, reverse
+        return iter(())
+
+    def count(self, store: str) -> int:
+        del store
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class _Groups:
     """One store in each key group."""
 
-    def __init__(self, views: EditionViews, place: StorePlace) -> None:
+    def __init__(
+        self, views: EditionViews, place: StorePlace, only: Collection[int] | None
+    ) -> None:
         self._views = views
         self._place = place
+        self._only = only
         serde = place.spec.key_serde
         self._suffix = 0 if serde is None else serde.group_suffix
         self._known: dict[int, RowView] = {}
@@ -83,27 +117,33 @@ class _Groups:
 
     def all(self) -> Sequence[RowView]:
         """Return every key group."""
-        return [self._group(group) for group in range(self._place.groups)]
+        groups = range(self._place.groups)
+        return [self._group(each) for each in groups if self._only is None or each in self._only]
 
     def _group(self, group: int) -> RowView:
         found = self._known.get(group)
         if found is None:
             place = self._place
-            raw = SnapshotView(self._views.view(place.stage, group), place.spec.name)
+            left_out = self._only is not None and group not in self._only
+            view = _Nothing() if left_out else self._views.view(place.stage, group)
+            raw = SnapshotView(view, place.spec.name)
             found = self._known[group] = place.spec.traits.rows(raw, place.spec)
         return found
 
 
 class StoreRows(MergedView):
-    """One store over all key groups.
+    """One store over all key groups, or some of them.
 
     Args:
         views: The edition's views.
         place: Where the store is.
+        only: The key groups; None for all.
     """
 
-    def __init__(self, views: EditionViews, place: StorePlace) -> None:
-        super().__init__(_Groups(views, place))
+    def __init__(
+        self, views: EditionViews, place: StorePlace, only: Collection[int] | None = None
+    ) -> None:
+        super().__init__(_Groups(views, place, only))
         self._place = place
 
     def get(self, key: bytes) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
@@ -115,6 +115,18 @@ class Snapshot:
         shown = Shown.of(timestamps=timestamps, headers=headers)
         return handle_of(place.spec, shown, PinnedReading(self, place, shown))
 
+    def part_of(self, name: str, only: Collection[int], *, timestamps: bool = False) -> Any:
+        """Return a handle that reads some key groups of a store; see `store`.
+
+        Args:
+            name: The store's name.
+            only: The key groups; rows of others are left out.
+            timestamps: Whether values are shown with their timestamps.
+        """
+        place = place_of(self._edition, name)
+        shown = Shown.of(timestamps=timestamps, headers=False)
+        return handle_of(place.spec, shown, PinnedReading(self, place, shown, only))
+
     def close(self) -> None:
         """End it; closing it twice is allowed."""
         with self._lock:
@@ -154,9 +166,9 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"<Snapshot of epoch {self.epoch}{', closed' if self._is_closed else ''}>"
 
-    def rows_of(self, place: StorePlace) -> StoreRows:
+    def rows_of(self, place: StorePlace, only: Collection[int] | None = None) -> StoreRows:
         """Return the rows of a store; they are read within `reading` only."""
-        return StoreRows(self._views, place)
+        return StoreRows(self._views, place, only)
 
     def reading(self, read: Callable[[], T]) -> T:
         """Call a function that reads, while nothing closes the snapshot.
@@ -202,10 +214,16 @@ class Snapshot:
 class PinnedReading:
     """How a handle gets at the rows of a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, place: StorePlace, shown: Shown) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        place: StorePlace,
+        shown: Shown,
+        only: Collection[int] | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._place = place
-        self._store = shown_store(place.spec, shown, snapshot.rows_of(place))
+        self._store = shown_store(place.spec, shown, snapshot.rows_of(place, only))
 
     @property
     def spec(self) -> StoreSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -79,7 +79,11 @@ class StoreTable:
         return range_of(known, self._parts, self._indexes, window_ms)
 
     def batches(
-        self, snapshot: Snapshot, names: Sequence[str], bounds: Sequence[Bound]
+        self,
+        snapshot: Snapshot,
+        names: Sequence[str],
+        bounds: Sequence[Bound],
+        only: Collection[int] | None = None,
     ) -> Iterator[Any]:
         """Yield rows of the store in Arrow's batches, made as they are asked for.
 
@@ -87,12 +91,16 @@ class StoreTable:
             snapshot: What is shown.
             names: The columns.
             bounds: What the rows that are needed have in common; others may come too.
+            only: The key groups that are read; None for all.
 
         Raises:
             SqlValueError: If a value does not fit its column.
         """
         info = self._info
-        handle = snapshot.store(info.name, timestamps=info.timestamps)
+        if only is None:
+            handle = snapshot.store(info.name, timestamps=info.timestamps)
+        else:
+            handle = snapshot.part_of(info.name, only, timestamps=info.timestamps)
         rows = rows_in(handle, info.spec.kind, self.range(bounds))
         return self.batches_of(rows, names)
 

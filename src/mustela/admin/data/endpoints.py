@@ -15,6 +15,7 @@ from mustela.admin.data.application import DataApplication, is_stream
 from mustela.admin.data.asked import Asked, DataRefusal
 from mustela.admin.data.changes import ChangeStreams
 from mustela.admin.data.cursors import Cursors
+from mustela.admin.data.frames import FrameService
 from mustela.admin.data.functions import FunctionService
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.openapi import description
@@ -59,7 +60,7 @@ class DataSource:
 
 
 def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
-    """Return the endpoints ``/stores``, ``/queries``, ``/sql`` and ``/openapi.json``.
+    """Return the endpoints ``/stores``, ``/frames``, ``/queries``, ``/sql``, ``/openapi.json``.
 
     Args:
         source: What can be asked.
@@ -88,10 +89,12 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
             memory=_SQL_MEMORY,
         ),
     )
+    frames = FrameService(source.queries, hidden=service.hidden, limits=limits, now=now)
     streams = None if source.changes is None else ChangeStreams(service, source.changes, now)
     app = DataApplication(
         {
             "stores": service.answer,
+            "frames": frames.answer,
             "queries": functions.answer,
             "openapi.json": _Describes(source, service).answer,
             "sql": statements.answer,
@@ -110,7 +113,7 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
             streams=is_stream,
             more_s=admin.sql_timeout.total_seconds() if path == "/sql" else 0.0,
         )
-        for path in ("/stores", "/queries", "/sql", "/openapi.json")
+        for path in ("/stores", "/frames", "/queries", "/sql", "/openapi.json")
     )
 
 
