@@ -12,7 +12,7 @@ __all__ = ["MODULES", "names_of", "public_names"]
 
 MODULES = (
     *("aggregates", "calls", "events", "handlers", "processors", "schemas"),
-    *("stores", "streams", "testing", "windows"),
+    *("spark_source", "stores", "streams", "testing", "windows"),
 )
 """Modules whose names users import, beside the package itself."""
 
