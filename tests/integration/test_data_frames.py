@@ -58,7 +58,7 @@ def spark(spark_context: Any) -> SparkSession:
     return session
 
 
-def frame(spark: SparkSession, app: App, **options: Any) -> Any:
+def frame(spark: SparkSession, app: App, /, **options: Any) -> Any:
     """Return the data frame of a store of an application on this host."""
     place = {"app": app.settings.application_id, "stateDir": str(app.settings.state_dir)}
     return spark.read.format("mustela").options(**{**place, **options}).load()
@@ -100,13 +100,13 @@ def test_a_data_frame_is_one_epoch_in_all_partitions_while_the_pipeline_goes_on(
         assert access is not None
         token = tmp_path / "token"
         token.write_text(access.tokens.query)
-        remote = spark.read.format("mustela").options(url=access.address, tokenFile=str(token))
+        remote: Any = spark.read.format("mustela").options(url=access.address, tokenFile=str(token))
         moves = remote.option("store", "moves").load()
         assert [field.name for field in moves.schema] == ["key", "timestamp", "value"]
         assert {row.key: row.value for row in moves.collect()} == now
         some = moves.where("key >= 'a010' and key < 'a012'")
         assert sorted(row.key for row in some.collect()) == ["a010", "a011"]
-        one = moves.where("key = 'a010' and value > 0")
+        one: Any = moves.where("key = 'a010' and value > 0")
         assert [(row.key, row.value) for row in one.collect()] == [("a010", now["a010"])]
         assert access.tokens.query not in one._jdf.queryExecution().toString()
 

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Self, cast
@@ -70,16 +71,15 @@ class Asking:
         """Yield the Arrow batches of a part of a frame."""
         ipc: Any = import_module("pyarrow").ipc
         path = f"/frames/{frame}/{quote(self._options.store, safe='')}/rows"
-        wish = {**part, "reader": token_hex(8), "page": 0}
-        while True:
-            status, headers, body = self._post(path, wish)
+        wish = {**part, "reader": token_hex(8)}
+        for page in count():
+            status, headers, body = self._post(path, {**wish, "page": page})
             if status != 200:
                 decoded(status, body)
             with ipc.open_stream(body) as stream:
                 yield from stream
             if headers.get("mustela-more") != "true":
                 return
-            wish["page"] += 1
 
     def close(self) -> None:
         """Close the connection."""
@@ -108,7 +108,9 @@ class Asking:
 
 def _local(options: FrameOptions) -> tuple[str, str, ssl.SSLContext | None]:
     """Return address, token and certificate of an application of this user on this host."""
-    given = {} if options.state_dir is None else {"state_dir": options.state_dir}
+    given: dict[str, Any] = {}
+    if options.state_dir is not None:
+        given["state_dir"] = options.state_dir
     settings = Settings.load(application_id=cast("str", options.app), **given)
     access = read_access(access_file(settings))
     if access is None or not access.address:

@@ -152,11 +152,10 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of a part."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         assert isinstance(partition, StorePart)
         pa: Any = import_module("pyarrow")
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        types: Any = import_module("pyspark.sql.pandas.types")
+        schema: Any = types.to_arrow_schema(self._schema, timezone="UTC")
         wish = {
             "groups": partition.groups,
             "columns": self._schema.fieldNames(),
@@ -205,10 +204,11 @@ def _plain(value: Any) -> str | int | None:
 
 
 def _spark_schema(described: dict[str, Any], options: FrameOptions) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     pa: Any = import_module("pyarrow")
-    schema = from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(b64decode(described["schema"]))))
+    types: Any = import_module("pyspark.sql.pandas.types")
+    schema: StructType = types.from_arrow_schema(
+        pa.ipc.read_schema(pa.py_buffer(b64decode(described["schema"])))
+    )
     if options.columns is None:
         return schema
     known = schema.fieldNames()

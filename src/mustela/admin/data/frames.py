@@ -299,7 +299,7 @@ def _checked(bound: tuple[str, str, Any], table: StoreTable) -> Any:
 
 
 def _body(asked: Asked, wanted: type[Any]) -> Any:
-    document = asked.document() if asked.body else {}
+    document: Any = asked.document() if asked.body else {}
     try:
         return msgspec.convert(document, wanted)
     except msgspec.ValidationError as error:
