@@ -3,60 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import re
 from base64 import b64decode
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from mustela.errors import EnvironmentFault, UsageError
 from mustela.frames.asking import Asking
 from mustela.frames.errors import FrameOptionError
 from mustela.frames.options import FrameOptions, options_of
 
-__all__ = ["PUSHDOWN", "MustelaDataSource", "hold", "register"]
-
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""The property of Spark without which filters do not reach Python data sources."""
-_COMPARISONS: Final[dict[type[Any], str]] = {
-    EqualTo: "==",
-    GreaterThanOrEqual: ">=",
-    GreaterThan: ">",
-    LessThanOrEqual: "<=",
-    LessThan: "<",
-    In: "in",
-}
-_KEYS_MAX: Final = 1_000
+__all__ = ["MustelaDataSource", "hold", "register"]
 
 
-def register(spark: Any, *, pushdown: bool = True) -> None:
+def register(spark: Any) -> None:
     """Make ``spark.read.format("mustela")`` known to a session of Spark.
 
     Args:
         spark: A SparkSession.
-        pushdown: Whether filters shall reach the stores, for which a property of the session is
-            set, ``spark.sql.python.filterPushdown.enabled``. Without it, each data frame needs
-            ``option("pushdown", "false")``, and all rows are read.
     """
     spark.dataSource.register(MustelaDataSource)
-    if pushdown:
-        spark.conf.set(PUSHDOWN, "true")
 
 
 @contextmanager
@@ -104,7 +80,7 @@ class MustelaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the store."""
         options = options_of(self.options)
-        return (FilteredReader if options.pushdown else StoreReader)(options, schema)
+        return StoreReader(options, schema)
 
 
 @dataclass
@@ -123,12 +99,15 @@ class StorePart(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Reads a store part by part, all parts as of one epoch."""
+    """Reads a store part by part, all parts as of one epoch.
+
+    It has no ``pushFilters``: Spark 4.2 keeps the partitions of the last query of a data frame for
+    the next one, so that a query without a filter would see only what the one before it wanted.
+    """
 
     def __init__(self, options: FrameOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._filters: list[tuple[str, str, Any]] = []
 
     def partitions(self) -> list[InputPartition]:
         """Take a snapshot, which all parts are read of, and divide its key groups."""
@@ -136,12 +115,11 @@ class StoreReader(DataSourceReader):
         with Asking(options) as asking:
             frame = asking.open()["frame"]
             described = asking.described(frame)
-            _check_schema(self._schema, _spark_schema(described, options), options)
-        usable, keys = set(described["usable"]), set(described["keys"])
-        bounds = tuple(each for each in self._filters if each[0] in usable)
+            there = _all_columns(described)
+            _check_schema(self._schema, there, options)
+        bounds = tuple(_bounds(described, there, options))
         groups: int = described["groups"]
-        by_key = any(name in keys and kind in ("==", "in") for name, kind, _ in bounds)
-        count = 1 if by_key else min(groups, options.partitions)
+        count = min(groups, options.partitions)
         if count == 1:
             return [StorePart(frame, None, bounds)]
         edges = [groups * part // count for part in range(count + 1)]
@@ -170,45 +148,35 @@ class StoreReader(DataSourceReader):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class FilteredReader(StoreReader):
-    """Also narrows what is read by the filters of a query."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note what narrows the scan; Spark applies all filters once more."""
-        for each in filters:
-            bound = _bound(each)
-            if bound is not None:
-                self._filters.append(bound)
-            yield each
-
-
-def _bound(given: Filter) -> tuple[str, str, Any] | None:
-    comparison = _COMPARISONS.get(type(given))
-    path: tuple[str, ...] = getattr(given, "attribute", ())
-    if comparison is None or len(path) != 1:
-        return None
-    value: Any = getattr(given, "value", None)
-    if isinstance(value, tuple | list):
-        values = [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-        return None if None in values or len(values) > _KEYS_MAX else (path[0], comparison, values)
-    plain = _plain(value)
-    return None if plain is None else (path[0], comparison, plain)
+def _bounds(described: dict[str, Any], there: StructType, options: FrameOptions) -> list[Any]:
+    """Return what the options say of keys."""
+    given = [(">=", "keyFrom", options.key_from), ("<=", "keyTo", options.key_to)]
+    found: list[Any] = []
+    for comparison, name, text in given:
+        if text is None:
+            continue
+        keys: list[str] = described["keys"]
+        if len(keys) != 1 or keys[0] not in described["usable"]:
+            what = f"store {options.store} cannot be read by ranges of keys"
+            raise FrameOptionError(what, fix=f"leave out {name}, and filter the data frame")
+        if not isinstance(there[keys[0]].dataType, LongType):
+            found.append((keys[0], comparison, text))
+        elif re.fullmatch(r"[0-9]{1,18}", text):
+            found.append((keys[0], comparison, int(text)))
+        else:
+            what = f"the option {name} is not a whole number, as the keys of the store are"
+            raise FrameOptionError(what, fix=f'give option("{name}", 120)')
+    return found
 
 
-def _plain(value: Any) -> str | int | None:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            return None  # which moment that is depends on the session
-        return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+def _all_columns(described: dict[str, Any]) -> StructType:
+    pa: Any = import_module("pyarrow")
+    types: Any = import_module("pyspark.sql.pandas.types")
+    return types.from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(b64decode(described["schema"]))))
 
 
 def _spark_schema(described: dict[str, Any], options: FrameOptions) -> StructType:
-    pa: Any = import_module("pyarrow")
-    types: Any = import_module("pyspark.sql.pandas.types")
-    schema: StructType = types.from_arrow_schema(
-        pa.ipc.read_schema(pa.py_buffer(b64decode(described["schema"])))
-    )
+    schema = _all_columns(described)
     if options.columns is None:
         return schema
     known = schema.fieldNames()

@@ -22,7 +22,8 @@ OPTIONS: Final = (
     "epoch",
     "lifetime",
     "partitions",
-    "pushdown",
+    "keyFrom",
+    "keyTo",
 )
 """The options, as they are written; upper and lower case are the same to Spark."""
 
@@ -46,7 +47,8 @@ class FrameOptions:
         epoch: The epoch; None for the newest.
         lifetime: For how long the data frame can be read, in seconds.
         partitions: The most partitions.
-        pushdown: Whether filters reach the store.
+        key_from: The lowest key, as text; None leaves the side open.
+        key_to: The highest key, included.
     """
 
     app: str | None = None
@@ -60,7 +62,8 @@ class FrameOptions:
     epoch: int | None = None
     lifetime: float = 120.0
     partitions: int = 8
-    pushdown: bool = True
+    key_from: str | None = None
+    key_to: str | None = None
 
 
 def options_of(given: Mapping[str, str], *, needs_store: bool = True) -> FrameOptions:
@@ -110,7 +113,8 @@ def options_of(given: Mapping[str, str], *, needs_store: bool = True) -> FrameOp
         epoch=None if epoch is None else _whole("epoch", epoch, 0, 2**62),
         lifetime=_whole("lifetime", found.get("lifetime", "120"), 1, 300),
         partitions=_whole("partitions", found.get("partitions", "8"), 1, _PARTITIONS_MAX),
-        pushdown=_flag("pushdown", found.get("pushdown", "true")),
+        key_from=found.get("keyfrom"),
+        key_to=found.get("keyto"),
     )
 
 
@@ -133,10 +137,3 @@ def _whole(name: str, text: str, least: int, most: int) -> int:
         return int(text)
     what = f"the option {name} is not a whole number from {least} to {most}"
     raise FrameOptionError(what, fix=f'give option("{name}", {max(least, min(most, 120))})')
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    what = f"the option {name} is neither true nor false"
-    raise FrameOptionError(what, fix=f'give option("{name}", "true")')

@@ -25,7 +25,6 @@ GOOD = {"app": "shop", "store": "orders"}
         ({**GOOD, "epoch": "last"}, "epoch is not a whole", {**GOOD, "epoch": "120"}),
         ({**GOOD, "lifetime": "301"}, "from 1 to 300", {**GOOD, "lifetime": "120"}),
         ({**GOOD, "partitions": "0"}, "partitions is not", {**GOOD, "partitions": "120"}),
-        ({**GOOD, "pushdown": "on"}, "neither true nor", {**GOOD, "pushdown": "true"}),
     ],
 )
 def test_a_wrong_option_is_refused_and_its_fix_helps(given, said, mended):
