@@ -135,6 +135,7 @@ def own_commands() -> App:
         migrate,
         offsets,
         records,
+        replay,
         reset,
         schemas,
         sending,
@@ -166,6 +167,7 @@ def own_commands() -> App:
     app.command(bench.bench)
     app.command(sending.send)
     app.command(records.tail)
+    app.command(replay.replay)
     app.command(reset.reset)
     app.command(clean.clean)
     app.command(doctor.doctor)

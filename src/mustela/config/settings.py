@@ -24,6 +24,7 @@ from mustela.config.admin import AdminSettings
 from mustela.config.aliases import guarantee
 from mustela.config.directories import default_state_dir
 from mustela.config.handlers import handler_text, read_handler_setting
+from mustela.config.history import HistorySettings
 from mustela.config.layers import Layers, merge_layers
 from mustela.config.lifetime import RestartSettings, StallSettings
 from mustela.config.logs import LogSettings
@@ -36,6 +37,7 @@ from mustela.config.units import reset_duration_ms
 __all__ = [
     "EpochSettings",
     "Handler",
+    "HistorySettings",
     "JarsSettings",
     "LeaseSettings",
     "LogSettings",
@@ -350,6 +352,7 @@ class Settings(BaseSettings):
     topics: TopicsSettings = TopicsSettings()
     topology: TopologySettings = TopologySettings()
     lease: LeaseSettings = LeaseSettings()
+    history: HistorySettings = HistorySettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
     traces: TracesSettings = TracesSettings()

@@ -11,10 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from mustela.faultpoints import reach
+from mustela.kernel.calls.tape import KeepingDesk
 from mustela.kernel.core.any_key import AnyKeyReader
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.left_out import leave_out, spans_of
@@ -128,11 +130,12 @@ def _runner(
     time: EpochTime,
     lookups: Lookups,
     state: LaneState | None = None,
+    options: KernelOptions | None = None,
 ) -> StageRunner:
     return StageRunner(
         stage,
         topics=site.wired.plan.topics,
-        options=site.options,
+        options=options or site.options,
         state=state,
         time=time,
         global_tables=lookups.global_tables,
@@ -323,7 +326,8 @@ class LaneTask:
         try:
             with site.lookups(stage, report.restored) as lookups:
                 state = LaneState(self._opened(groups), key_groups=site.key_groups)
-                runner = _runner(site, stage, self._time, lookups, state)
+                options = self._options()
+                runner = _runner(site, stage, self._time, lookups, state, options)
                 runner.run(inputs)
                 runner.finish()
             if stage.acts_on_time:
@@ -337,6 +341,15 @@ class LaneTask:
         finally:
             for _, overlay in self._open.values():
                 overlay.close()
+
+    def _options(self) -> KernelOptions:
+        """Return the kernel's options; the report keeps what is learned from calls, if wanted."""
+        options = self._site.options
+        if options.calls is None or not options.keep_calls:
+            return options
+        desk = KeepingDesk(options.calls)
+        self._report.calls = desk.tapes
+        return replace(options, calls=desk)
 
     def _input(self, name: str, batches: Iterable[Batch]) -> Batch:
         """Return an input as one batch, merged in order where order matters."""

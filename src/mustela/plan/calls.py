@@ -16,6 +16,7 @@ __all__ = [
     "CallDesk",
     "CallOutcome",
     "CallRequest",
+    "CallTape",
     "Fate",
     "Result",
     "StepCalls",
@@ -83,6 +84,30 @@ class Result(NamedTuple):
     value: Any
     timestamp: int | None = None
     headers: Headers | None = None
+
+
+class CallTape(msgspec.Struct, array_like=True):
+    """What one task of one step learned from its calls: with this, it can run again without them.
+
+    Attributes:
+        owner: The process that made them.
+        refused: The calls for which there was no room.
+        completed: The outcomes that came while the task waited.
+        parked: Those that came when it stopped waiting.
+        left: The calls that it left to later tasks.
+        arrived: Those of calls that earlier tasks had parked.
+        lost: The calls of earlier tasks whose process was gone.
+        polls: Ages of calls, -1 for no room, and how long to wait before looking again.
+    """
+
+    owner: str = ""
+    refused: list[str] = []
+    completed: list[CallOutcome] = []
+    parked: list[CallOutcome] = []
+    left: list[str] = []
+    arrived: list[CallOutcome] = []
+    lost: list[str] = []
+    polls: dict[int, int] = {}
 
 
 class StepCalls(Protocol):

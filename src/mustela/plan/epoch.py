@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
 from mustela.plan.files import Files
+from mustela.plan.calls import CallTape
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
@@ -36,6 +37,7 @@ __all__ = [
     "changelog_topics",
     "epochs_topic",
     "global_identity",
+    "history_topic",
 ]
 
 Guarantee = Literal["exactly_once", "at_least_once"]
@@ -64,6 +66,16 @@ def epochs_topic(application_id: str) -> str:
         'wordcount-epochs'
     """
     return f"{application_id}-epochs"
+
+
+def history_topic(application_id: str) -> str:
+    """Return the name of the topic that keeps what each epoch did.
+
+    Example:
+        >>> history_topic("wordcount")
+        'wordcount-history'
+    """
+    return f"{application_id}-history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +332,7 @@ class TaskReport:
         pid: The process that ran it.
         traced: Spans for records that carry a trace context.
         measured: What it measured beside its work.
+        calls: What it learned from the calls of its steps, if that is kept.
     """
 
     stage: int
@@ -335,3 +348,4 @@ class TaskReport:
     pid: int = 0
     traced: list[Traced] = field(default_factory=list[Traced])
     measured: Measured = field(default_factory=Measured)
+    calls: dict[str, CallTape] = field(default_factory=dict[str, CallTape])

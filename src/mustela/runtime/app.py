@@ -23,7 +23,7 @@ from mustela.runtime.app_errors import (
     refuse_unnamed,
 )
 from mustela.runtime.app_topics import AppTopics, app_topics
-from mustela.runtime.building import build_topology
+from mustela.runtime.building import build_topology, name_of
 from mustela.runtime.caught_up import CaughtUp
 from mustela.runtime.coordinator import Coordinator
 from mustela.runtime.events import AppState, StateChanged
@@ -542,6 +542,7 @@ class App(Hooked, SqlReadable):
             logbook=self._logbook,
             admin=self._admin,
             published=self._published,
+            target=name_of(self),
         )
         self._logbook.begin()
 
@@ -574,12 +575,8 @@ class App(Hooked, SqlReadable):
             board=self._board,
             topology=self.built_topology,
             plan=self.built_plan,
-            workers=lambda stacks: workers_of(
-                None if self._life is None else self._life.engine, stacks=stacks
-            ),
-            hosts_elsewhere=lambda: hosts_elsewhere_of(
-                None if self._life is None else self._life.engine
-            ),
+            workers=lambda stacks: workers_of(self._engine(), stacks=stacks),
+            hosts_elsewhere=lambda: hosts_elsewhere_of(self._engine()),
             pause=self.pause,
             resume=self.resume,
             stop=lambda: threading.Thread(target=self._stop_in_time, daemon=True).start(),
@@ -591,6 +588,9 @@ class App(Hooked, SqlReadable):
             queries=self._queries,
             functions=self.query_functions,
         )
+
+    def _engine(self) -> Any:
+        return None if self._life is None else self._life.engine
 
     def _stop_in_time(self) -> None:
         """Stop; after the grace time, do not wait for the running epoch any longer."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from mustela.api.upgrades import holding
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app_errors import NoTopologyError
 from mustela.topology.graph import TopologyGraph
 
-__all__ = ["build_topology"]
+__all__ = ["build_topology", "name_of"]
 
 
 def build_topology(
@@ -33,3 +35,22 @@ def build_topology(
     with holding(holds=holds):
         written = build(builder)
         return written if isinstance(written, TopologyGraph) else builder.build()
+
+
+def name_of(app: object) -> str:
+    """Return an application as commands name it, ``module:app``; empty if no module has it.
+
+    Example:
+        >>> name_of(object())
+        ''
+    """
+    for name, module in list(sys.modules.items()):
+        held = getattr(module, "__dict__", {})
+        found = next((key for key, value in held.items() if value is app), None)
+        if found is None:
+            continue
+        if name == "__main__":
+            spec, file = held.get("__spec__"), held.get("__file__")
+            name = spec.name if spec is not None else Path(file).stem if file else ""
+        return f"{name}:{found}" if name else ""
+    return ""

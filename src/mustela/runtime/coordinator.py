@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from mustela.api.handlers import app_handlers
 from mustela.clock import Clock
@@ -12,14 +13,14 @@ from mustela.logs.form import bind
 from mustela.model import TopicPartition
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.barrier import Barrier, Phase
-from mustela.runtime.commit.committed import CommittedState
+from mustela.runtime.commit.committed import CommittedState, kept_of
 from mustela.runtime.commit.committer import Committer
 from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.commit.outcome import Outcome
 from mustela.runtime.commit.successor import FencedError, Successor
 from mustela.runtime.cutting.prefetch import Turn
 from mustela.runtime.cutting.sizing import EpochBudget, EpochLimits
-from mustela.runtime.engine import Engine, EpochOutput
+from mustela.runtime.engine import Engine, EpochOutput, JobInterruptedError, Reading
 from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
 from mustela.runtime.epoch.epoch_commit import EpochCommit
@@ -32,6 +33,7 @@ from mustela.runtime.kafka_world import kafka_world
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
 from mustela.runtime.reading import Published
+from mustela.runtime.record.history_row import history_parts, history_row
 from mustela.runtime.start.opening import Opening, row_handler
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
@@ -58,6 +60,7 @@ class Coordinator:
 
     Attributes:
         run: The state shared by the parts of the loop.
+        target: The application as its user names it on the command line, if that is known.
     """
 
     def __init__(  # noqa: PLR0913 - an application, and its world
@@ -77,6 +80,7 @@ class Coordinator:
         board = board or StatusBoard(clock)
         lanes = settings.lanes or engine.cores
         self._published = published
+        self.target = ""
         self._world = world = world or kafka_world(settings, clock)
         opening = Opening(
             settings, plan, engine, world=world, listener=listener, lanes=lanes, checked=checked
@@ -176,7 +180,7 @@ class Coordinator:
                 self.run.tell_board()
                 return False
             turn, begun = chosen
-            output = self._job.output(turn, begun)
+            output = self._output(turn, begun)
             if output is not None:
                 job_seconds = self.run.clock.monotonic() - turn.started
                 try:
@@ -190,6 +194,34 @@ class Coordinator:
             raise
         self.run.tell_board()
         return True
+
+    def _output(
+        self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None
+    ) -> EpochOutput | None:
+        """Run the job of an epoch; if it fails for good, note how to run it again."""
+        try:
+            return self._job.output(turn, begun)
+        except (FencedError, JobInterruptedError):
+            raise
+        except MustelaError as error:
+            self._note_failure(turn, error)
+            raise
+
+    def _note_failure(self, turn: Turn, error: MustelaError) -> None:
+        """Keep what a failed epoch had planned, and name the command that runs it again."""
+        run, epoch = self.run, turn.order.token.epoch
+        target = self.target or "MODULE:APP"
+        error.evidence.setdefault("replay", f"mustela replay {target} --epoch {epoch}")
+        if not run.settings.history.epochs:
+            return
+        failure = f"{error.code}: {error.what}"
+        order = replace(turn.order, due=run.due.order())
+        row = history_row(order, kept_of(run.state), failure=failure)
+        try:
+            self._committer.remember(history_parts(row, run.settings.history.epochs))
+        except EnvironmentFault as fault:
+            # The epoch can be replayed all the same, from the last committed one on.
+            run.listener.on_error(fault)
 
     def look_around(self) -> None:
         """See whether another instance took over, and what waits, while no epoch would show it.

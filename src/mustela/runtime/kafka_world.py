@@ -14,7 +14,7 @@ from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, InvariantError
 from mustela.faultpoints import armed, reach
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topic, history_topic
 from mustela.runtime.commit.epochs import EpochReader, refuse_gone
 from mustela.runtime.ports import Cluster, LocalState, World
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
@@ -42,7 +42,12 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
             settings.application_id,
             options=TransactionOptions(
                 commit_timeout=settings.commit_timeout.total_seconds(),
-                timeless=frozenset({epochs_topic(settings.application_id)}),
+                timeless=frozenset(
+                    {
+                        epochs_topic(settings.application_id),
+                        history_topic(settings.application_id),
+                    }
+                ),
             ),
             crash_point=reach if armed() else None,
         ),

@@ -15,12 +15,12 @@ from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.keygroups import lanes_by_group, rows_by_lane
 from mustela.plan.plan import Exchange, Stage
-from mustela.plan.ranges import RawChunk, SourceRange
+from mustela.plan.ranges import RangeReport, RawChunk, SourceRange
 from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Rows, Snapshot
 from mustela.testing.cluster import JobResult, MemoryCluster, Place
 
-__all__ = ["run_job"]
+__all__ = ["Job", "run_job"]
 
 
 def run_job(
@@ -70,7 +70,7 @@ def run_job(
         triggered=triggered,
     )
     result = JobResult(order.token, watermark=watermark, now_ms=look.now_ms)
-    job = _Job(cluster, options, lanes, order)
+    job = Job(cluster, options, lanes, order)
     try:
         job.run(result)
     finally:
@@ -79,7 +79,7 @@ def run_job(
     return result
 
 
-class _Job:
+class Job:
     """A running epoch, and the site of its tasks (`mustela.kernel.task.TaskSite`)."""
 
     def __init__(
@@ -102,20 +102,26 @@ class _Job:
     def run(self, result: JobResult) -> None:
         """Run the stages in order."""
         first, *others = self._cluster.plan.stages
-        report = TaskReport(stage=first.index, task=0)
-        *_, runner = SourceTask(self, self._order, report).run()
-        self._gather(result, runner.take_output())
-        result.counters.update(report.counters)
-        result.reports.append(report)
-        markers = report.ranges
+        markers: list[RangeReport] = []
+        for task in range(len(self._order.ranges)):
+            report = TaskReport(stage=first.index, task=task)
+            for runner in SourceTask(self, self._order, report).run():
+                self._gather(result, runner.take_output())
+            result.counters.update(report.counters)
+            result.reports.append(report)
+            markers += report.ranges
         for stage in others:
             sent = self._sent.get(stage.index, {})
             for lane in range(self.lanes):
                 report = TaskReport(stage=stage.index, task=lane)
+                self.begin_lane(stage, lane)
                 task = LaneTask(self, self._order, report, sent.get(lane, {}), markers)
                 if not task.is_idle:
                     self._run_lane(result, task, report)
         result.rows = in_record_order(result.rows, spread=True)
+
+    def begin_lane(self, stage: Stage, lane: int) -> None:
+        """Do nothing: every lane has the same options."""
 
     def _run_lane(self, result: JobResult, task: LaneTask, report: TaskReport) -> None:
         logged: dict[int, dict[str, Rows]] = {}

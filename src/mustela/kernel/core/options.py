@@ -32,6 +32,7 @@ class KernelOptions:
         application_id: The application's id, for processors that ask for it.
         app_configs: The application's settings by name, likewise.
         calls: Makes external calls; None if no step needs any.
+        keep_calls: Whether tasks report what they learned from calls.
         call_wait_ms: How long a stage waits for their results before it parks what is unfinished.
         letter_raws: Whether the bytes of each record are kept, for dead letters and handlers.
         pause: Waits so many seconds before a record is tried again; None for not at all.
@@ -53,6 +54,7 @@ class KernelOptions:
     application_id: str = ""
     app_configs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     calls: CallDesk | None = None
+    keep_calls: bool = False
     call_wait_ms: int = 50
     letter_raws: bool = False
     pause: Callable[[float], None] | None = None

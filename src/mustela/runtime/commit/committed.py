@@ -11,12 +11,13 @@ from mustela.plan.epoch import GlobalMark, GroupMark
 from mustela.plan.plan import Plan
 from mustela.runtime.commit.partition_rows import PartitionRows, partition_row
 from mustela.runtime.record.epoch_record import EpochRecord, GroupState, PartitionState, StoreState
+from mustela.runtime.record.history_row import Kept
 from mustela.runtime.record.source_offsets import Cut, SourceOffsets
 from mustela.runtime.record.store_names import with_log_names
 from mustela.runtime.time.watermark import PartitionTime, WatermarkState
 from mustela.state.interfaces import STATE_FORMAT, Token
 
-__all__ = ["CommittedState", "EpochChange"]
+__all__ = ["CommittedState", "EpochChange", "kept_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,3 +233,8 @@ class CommittedState:
             truncated=[(p.topic, p.partition, kept) for p, kept in sorted(self.truncated.items())],
         )
         return with_log_names(record, self.plan)
+
+
+def kept_of(state: CommittedState) -> Kept:
+    """Return what a row of the history topic names of a state."""
+    return Kept(state.plan, state.changelog_ends, state.lanes, state.key_groups)

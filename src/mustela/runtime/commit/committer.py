@@ -28,7 +28,7 @@ from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topic, history_topic
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.epochs import refuse_remade
 from mustela.runtime.engine import EpochOutput
@@ -86,6 +86,7 @@ class Committer:
         self._epochs_end = 0
         self.left_out: Counter[str] = Counter()
         self._buried: set[tuple[object, int]] = set()
+        self._history: Sequence[tuple[bytes, bytes]] = ()
 
     def commit(
         self,
@@ -94,6 +95,7 @@ class Committer:
         barrier: Barrier,
         offsets: Mapping[TopicPartition, int],
         record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
+        history: Sequence[tuple[bytes, bytes]] = (),
     ) -> EpochRecord:
         """Commit one epoch.
 
@@ -102,6 +104,7 @@ class Committer:
             barrier: The protocol's state; ends in `Phase.IDLE` if the commit is known.
             offsets: Next offsets of the source partitions, to be mirrored to the group.
             record: Creates the epoch record, given the changelog ends of this epoch.
+            history: Records for the history topic.
 
         Returns:
             The epoch record that was committed.
@@ -114,6 +117,7 @@ class Committer:
         """
         self.left_out = Counter()
         self._buried = set()
+        self._history = history
         refused = self._refused_before(output)
         searches = 0
         while True:
@@ -169,6 +173,7 @@ class Committer:
             tag = (_CHANGELOG, number)
             sink.produce_tracked(topic, group, columns.keys, columns.values, tag=tag)
             stores[topic, group] = (store, group)
+        self._produce_history(self._history)
         barrier.move(Phase.PRODUCED)
         if offsets:
             sink.send_offsets({(tp.topic, tp.partition): end for tp, end in offsets.items()})
@@ -192,6 +197,17 @@ class Committer:
         self._sink.commit()
         self._records.committed()
         self._epochs_end = self._sink.ends()[place]
+
+    def remember(self, history: Sequence[tuple[bytes, bytes]]) -> None:
+        """Commit records for the history topic alone: those of an epoch that failed."""
+        self._sink.begin()
+        self._produce_history(history)
+        self._sink.commit()
+
+    def _produce_history(self, history: Sequence[tuple[bytes, bytes]]) -> None:
+        if history:
+            keys, values = [key for key, _ in history], [value for _, value in history]
+            self._sink.produce_tracked(history_topic(self._group), 0, keys, values)
 
     def _produce_record(self, row: RecordRow) -> int:
         """Send the row of an epoch record; return the end of the epochs topic after it.

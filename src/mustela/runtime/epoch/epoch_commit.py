@@ -8,9 +8,9 @@ from typing import Any
 
 from mustela.connectors.kafka.errors import TransactionFailed
 from mustela.errors import EnvironmentFault
-from mustela.plan.epoch import TaskReport
+from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.ranges import RangeReport
-from mustela.runtime.commit.committed import CommittedState, EpochChange
+from mustela.runtime.commit.committed import CommittedState, EpochChange, kept_of
 from mustela.runtime.commit.committer import Committer
 from mustela.runtime.cutting.prefetch import Turn
 from mustela.runtime.engine import EpochOutput
@@ -18,6 +18,7 @@ from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_job import FAILURES_MAX
 from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import EpochDone
+from mustela.runtime.record.history_row import history_parts, history_row
 from mustela.runtime.record.source_offsets import cuts_made
 
 __all__ = ["EpochCommit"]
@@ -81,7 +82,13 @@ class EpochCommit:
 
         self._before_commit(change)
         try:
-            self._committer.commit(output, barrier=run.barrier, offsets=offsets, record=record)
+            self._committer.commit(
+                output,
+                barrier=run.barrier,
+                offsets=offsets,
+                record=record,
+                history=self._history(turn.order, output.reports),
+            )
         except TransactionFailed as error:
             if not self._settle_outcome(error):
                 return False
@@ -95,6 +102,18 @@ class EpochCommit:
         run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
         run.failures, run.is_suspect = 0, False
         return True
+
+    def _history(
+        self, order: EpochOrder, reports: Sequence[TaskReport]
+    ) -> list[tuple[bytes, bytes]]:
+        """Return what is kept of an epoch, if anything is."""
+        run = self._run
+        epochs = run.settings.history.epochs
+        if not epochs:
+            return []
+        # If it was read ahead, its lanes ran with what was known when that was committed.
+        order = replace(order, token=run.barrier.token, due=run.due.order())
+        return history_parts(history_row(order, kept_of(run.state), reports), epochs)
 
     def _change(
         self, output: EpochOutput, turn: Turn, ranges: Sequence[RangeReport]

@@ -69,6 +69,7 @@ class Means:
         logbook: Writes events to the log.
         admin: The admin server, if there is one.
         published: Receives each committed state, for readers of stores.
+        target: The application as its user names it on the command line; empty if nobody knows.
     """
 
     settings: Settings
@@ -81,6 +82,7 @@ class Means:
     logbook: Logbook
     admin: Admin | None
     published: Published
+    target: str = ""
 
 
 class Life:
@@ -171,7 +173,7 @@ class Life:
 
     def _new_coordinator(self, engine: Engine, world: World, checked: Recovery) -> Coordinator:
         means = self._means
-        return Coordinator(
+        coordinator = Coordinator(
             means.settings,
             means.plan,
             engine,
@@ -183,6 +185,8 @@ class Life:
             uncaught=self._lives.answer,
             published=means.published,
         )
+        coordinator.target = means.target
+        return coordinator
 
     def _check(self) -> tuple[World, Recovery]:
         """Return the world, and what a check before the start found in it."""

@@ -326,6 +326,7 @@ class Opening:
             "late_letters": self.plan.late_letters,
             "application_id": settings.application_id,
             "app_configs": app_configs(settings),
+            "keep_calls": settings.history.epochs > 0,
             "call_wait_ms": call_wait_ms(
                 self.plan,
                 settings.commit_interval.total_seconds(),

@@ -10,7 +10,7 @@ from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicSpec
 from mustela.connectors.kafka.topic_checks import BROKER_TIME, missing_topics
 from mustela.errors import Origin
-from mustela.plan.epoch import changelog_topic
+from mustela.plan.epoch import changelog_topic, history_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.ports import Cluster
 from mustela.runtime.record.epoch_record import epochs_topic
@@ -18,14 +18,27 @@ from mustela.runtime.topics.lagging import describe_all
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.sink import SinkNode
 
-__all__ = ["dead_letter_topics", "ensure_topics", "first_chooser", "internal_topics", "sink_topics"]
+__all__ = [
+    "COMPACTION_LAG",
+    "dead_letter_topics",
+    "ensure_topics",
+    "first_chooser",
+    "history_ms_of",
+    "internal_topics",
+    "sink_topics",
+]
 
+COMPACTION_LAG = "min.compaction.lag.ms"
 _SEGMENT_BYTES = 50 * 1024 * 1024
 _DAY_MS = 86_400_000
 
 
-def changelog_config(store: StoreSpec) -> dict[str, str]:
+def changelog_config(store: StoreSpec, history_ms: int = 0) -> dict[str, str]:
     """Return the settings of a store's changelog topic.
+
+    Args:
+        store: The store.
+        history_ms: For how long rows are kept that newer ones have overwritten.
 
     LogAppendTime, because a record's own time is inside its value, and an old timestamp would make
     the broker delete its segment. Windows leave the log by age: the store drops them without
@@ -40,8 +53,16 @@ def changelog_config(store: StoreSpec) -> dict[str, str]:
     }
     if store.retention_ms is not None and store.traits.by_age:
         config["cleanup.policy"] = "compact,delete"
-        config["retention.ms"] = str(store.retention_ms + _DAY_MS)
+        config["retention.ms"] = str(store.retention_ms + _DAY_MS + history_ms)
+    if history_ms:
+        config[COMPACTION_LAG] = str(history_ms)
     return {**config, **store.topic_config}
+
+
+def history_ms_of(settings: Settings) -> int:
+    """Return for how many milliseconds changelogs keep what was overwritten; 0 for not at all."""
+    history = settings.history
+    return int(history.age.total_seconds() * 1000) if history.epochs else 0
 
 
 def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
@@ -62,6 +83,21 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
             created_with=BROKER_TIME,
         )
     }
+    history_ms = history_ms_of(settings)
+    if history_ms:
+        name = history_topic(settings.application_id)
+        topics[name] = TopicSpec(
+            name=name,
+            application_id=settings.application_id,
+            partitions=1,
+            replication_factor=replication,
+            config={
+                "cleanup.policy": "compact,delete",
+                "segment.bytes": str(_SEGMENT_BYTES),
+                "retention.ms": str(history_ms),
+            },
+            created_with=BROKER_TIME,
+        )
     for _, store in plan.stores.values():
         if store.logged:
             topic = changelog_topic(settings.application_id, store.log_name)
@@ -70,7 +106,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
                 application_id=settings.application_id,
                 partitions=settings.key_groups,
                 replication_factor=replication,
-                config=changelog_config(store),
+                config=changelog_config(store, history_ms),
             )
     return topics
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from mustela.config.settings import Settings
 from mustela.plan.dead_letter import replays_topic
-from mustela.plan.epoch import changelog_topics
+from mustela.plan.epoch import changelog_topics, history_topic
 from mustela.plan.plan import Plan
 from mustela.runtime.lease import lease_topic
 from mustela.runtime.record.epoch_record import epochs_topic
@@ -38,7 +38,8 @@ def internal_topics_of(
         ['a-n-changelog']
     """
     there = set(topics)
-    mine = {epochs_topic(application_id), lease_topic(application_id), *own} & there
+    named = (epochs_topic(application_id), lease_topic(application_id))
+    mine = {*named, history_topic(application_id), *own} & there
     end = epochs_topic("")
     applications = (topic.removesuffix(end) for topic in there if topic.endswith(end))
     others = tuple(f"{name}-" for name in applications if name.startswith(f"{application_id}-"))

@@ -1,0 +1,203 @@
+"""Epochs of a running application, run again by ``mustela replay``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mustela import App, StreamsBuilder
+from mustela.calls import AsyncOptions
+from mustela.clock import SystemClock
+from mustela.processors import ContextualProcessor
+from mustela.runtime.replica.past import Past
+from mustela.testing.replay import Replayed, replay
+from mustela.windows import TimeWindows
+from tests.integration.app_world import Row, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytest_plugins = ["tests.integration.app_fixture"]
+
+SECOND = timedelta(seconds=1)
+HISTORY = {"history.epochs": 1000}
+
+
+class Reminds(ContextualProcessor[str, str, str, str]):
+    """Forwards a word for each key, a second of event time after its last record."""
+
+    def process(self, record: Any) -> None:
+        self.context.register_event_time_timer(record.timestamp + 1000)
+
+    def on_timer(self, timer: Any, context: Any) -> None:
+        context.forward(timer.with_value("silent"))
+
+
+def refuses_poison(value: str) -> str:
+    if value == "poison":
+        msg = "cannot digest it"
+        raise ValueError(msg)
+    return value.upper()
+
+
+@pytest.fixture
+def past_of() -> Iterator[Any]:
+    opened: list[Past] = []
+
+    def made(app: App) -> Past:
+        past = Past(app.settings, app.built_plan(), "shop:app", SystemClock())
+        opened.append(past)
+        return past
+
+    yield made
+    for past in opened:
+        past.close()
+
+
+def epoch_of(row: Row) -> int:
+    return int(row.headers["mustela.epoch"] or b"0")
+
+
+def sent(world: World, topic: str) -> dict[int, list[tuple[Any, ...]]]:
+    """Return the rows of a topic by the epoch that wrote them."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in world.rows(topic):
+        found.setdefault(epoch_of(row), []).append((row.key, row.value, row.timestamp))
+    return {epoch: sorted(rows, key=repr) for epoch, rows in found.items()}
+
+
+def made(replayed: Replayed, topic: str) -> list[tuple[Any, ...]]:
+    rows = [(row.key, row.value, row.timestamp) for row in replayed.rows if row.topic == topic]
+    return sorted(rows, key=repr)
+
+
+def test_a_replayed_epoch_gives_what_it_committed(world: World, past_of: Any) -> None:
+    """Windows, joins, tables and calls: rows by the epoch header, and stores by the changelogs."""
+    orders, towns = world.topic("orders", partitions=3), world.topic("towns", partitions=2)
+    sinks = [world.topic(name, partitions=2) for name in ("totals", "placed", "asked", "silent")]
+
+    def ask(value: str) -> str:
+        return f"{value}!"
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(orders, key=str, value=str)
+        table = builder.table(towns, key=str, value=str, store="towns")
+        windows = stream.group_by_key().windowed_by(TimeWindows(size=SECOND, grace=timedelta(0)))
+        totals = windows.count(store="totals").to_stream()
+        totals.select_key(lambda key, _: f"{key.key}@{key.start}", key=str).to(
+            sinks[0], key=str, value=int
+        )
+        stream.join(table, lambda order, town: f"{order} to {town}", name="placed").to(
+            sinks[1], key=str, value=str
+        )
+        stream.process(Reminds, name="reminds").to(sinks[3], key=str, value=str)
+        stream.map_values_async(ask, AsyncOptions(), value=str, name="ask").to(
+            sinks[2], key=str, value=str
+        )
+
+    app, _ = world.app(build, **HISTORY)
+    with app:
+        for nth in range(4):
+            people = [f"p{n}" for n in range(5)]
+            world.send(towns, [(one, f"town{nth}", 1000 + nth * 700) for one in people])
+            world.send(orders, [(one, f"o{nth}", 1000 + nth * 700) for one in people * 3])
+            world.drain(app)
+        world.until(lambda: len(world.rows(sinks[2])) == 60, "all calls are answered", app)
+        world.rest(app)
+    past, compared = past_of(app), 0
+    committed = {topic: sent(world, topic) for topic in sinks}
+    records = {record.epoch: record for record in world.records() if record.epoch}
+    logs = {
+        store: world.rows(f"{world.name}-{store}-changelog") for store in app.built_plan().stores
+    }
+    for epoch, record in records.items():
+        row, is_exact = past.find(epoch)
+        assert is_exact
+        replayed = replay(row, app.built_plan(), app.settings, past)
+        for topic in sinks:
+            assert made(replayed, topic) == committed[topic].get(epoch, []), (epoch, topic)
+        changes = changes_between(logs, row.changelog_ends, record.changelog_ends)
+        assert replayed.changes == changes
+        compared += len(changes)
+    assert len(records) >= 4
+    assert compared > 20
+    assert min(len(rows) for rows in committed.values()) >= 2
+
+
+def test_the_epoch_that_failed_fails_again_at_the_users_line(world: World, past_of: Any) -> None:
+    """Whether its plan was kept or not: the error names the command, and the line is the same."""
+    source, sink = world.topic("in"), world.topic("out")
+
+    def build(builder: StreamsBuilder) -> None:
+        words = builder.stream(source, key=str, value=str)
+        words.map_values(refuses_poison, name="digest").to(sink, key=str, value=str)
+
+    for settings in ({}, HISTORY):
+        world.send(source, [("a", "fine")])
+        if not settings:
+            world.run(build)
+        else:
+            world.send(source, [("a", "also fine")])
+        world.send(source, [("a", "poison")])
+        error = world.fail(build, **settings)
+        app, _ = world.app(build, **settings)
+        past = past_of(app)
+        last = world.records()[-1].epoch
+        assert f"--epoch {last + 1}" in error.evidence["replay"]
+        row, is_exact = past.find(last + 1)
+        assert is_exact is bool(settings)
+        replayed = replay(row, app.built_plan(), app.settings, past)
+        assert replayed.error is not None
+        assert (replayed.error.code, replayed.error.what) == (error.code, error.what)
+        assert replayed.error.at == error.at
+        cause = replayed.error.__cause__
+        assert cause is not None
+        trace = cause.__traceback__
+        assert trace is not None
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        assert trace.tb_frame.f_code.co_name == "refuses_poison"
+
+
+def test_what_is_not_kept_is_a_named_error(world: World, past_of: Any) -> None:
+    """It says from which epoch on the application can be replayed, and how to keep more."""
+    source, sink = world.topic("in"), world.topic("out")
+
+    def build(builder: StreamsBuilder) -> None:
+        words = builder.stream(source, key=str, value=str).group_by_key()
+        words.count(store="counts").to_stream().to(sink, key=str, value=int)
+
+    world.send(source, [("a", "x")])
+    world.run(build)
+    first = world.records()[-1].epoch
+    world.send(source, [("a", "y")])
+    world.run(build, **HISTORY)
+    app, _ = world.app(build, **HISTORY)
+    past = past_of(app)
+    with pytest.raises(HistoryGoneError) as gone:
+        past.find(first)
+    possible = gone.value.fields["first"]
+    assert first < possible
+    assert f"mustela replay shop:app --epoch {possible}" in str(gone.value.fix)
+    assert "history.epochs" in str(gone.value.fix)
+    row, _ = past.find(possible)
+    assert replay(row, app.built_plan(), app.settings, past).records == 1
+    with pytest.raises(NoEpochError):
+        past.find(possible + 10)
+
+
+Ends = Mapping[str, Sequence[int]]
+
+
+def changes_between(
+    logs: Mapping[str, Sequence[Row]], before: Ends, after: Ends
+) -> dict[tuple[str, bytes], bytes | None]:
+    """Return what was written to changelogs between two epochs."""
+    found: dict[tuple[str, bytes], bytes | None] = {}
+    for store, rows in logs.items():
+        for row in rows:
+            first = before[store][row.partition]
+            if first <= row.offset < after[store][row.partition]:
+                found[store, row.key or b""] = row.value
+    return found
