@@ -107,6 +107,10 @@ class SimCluster(_Port):
         """Nothing is weak here: one broker, and its truncations are told by the world."""
         return []
 
+    def configure(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Change nothing: no simulated application keeps its history."""
+        assert not wanted
+
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics."""
         if not specs:

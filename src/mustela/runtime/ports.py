@@ -41,6 +41,10 @@ class Cluster(Protocol):
         """Return the settings of topics, including the broker's defaults."""
         ...
 
+    def configure(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Change settings of topics, by topic; all others stay."""
+        ...
+
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics and wait until they can be used; existing ones are left alone."""
         ...

@@ -69,6 +69,10 @@ class FakeAdmin:
         self.created.extend(specs)
         self.partitions.update({spec.name: spec.partitions for spec in specs})
 
+    def configure(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        for topic, values in wanted.items():
+            self.settings[topic] = {**self.settings.get(topic, {}), **values}
+
     def check_internal(self, specs: Sequence[TopicSpec]) -> None:
         self.checked.extend(specs)
 

@@ -18,7 +18,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import (
     AdminClient,
-    ConfigResource as _ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
     NewTopic as _NewTopic,  # pyright: ignore[reportPrivateImportUsage]
 )
 
@@ -51,6 +50,7 @@ from mustela.connectors.kafka.topic_checks import (
     missing_topic,
     weak_topics,
 )
+from mustela.connectors.kafka.topic_settings import TopicSettings
 from mustela.connectors.kafka.truncation import LogPosition, kept_ends
 from mustela.errors import Origin, UsageError
 from mustela.model import TopicPartition as Place
@@ -81,7 +81,7 @@ class GroupInUseError(UsageError):
     code = "GROUP_IN_USE"
 
 
-class KafkaAdmin:
+class KafkaAdmin(TopicSettings):
     """Asks and orders; its clients stay connected. Used by one thread at a time.
 
     Args:
@@ -160,25 +160,6 @@ class KafkaAdmin:
         if count is None:
             raise self.missing_topic(topic)
         return count
-
-    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings of topics, the broker's defaults among them."""
-        resources = [_ConfigResource("topic", name) for name in sorted(set(topics))]
-        if not resources:
-            return {}
-        futures = self._call(
-            "ask for topic settings",
-            lambda: self._admin.describe_configs(resources, request_timeout=self._timeout),
-        )
-        found: dict[str, dict[str, str]] = {}
-        for resource, future in futures.items():
-            name = str(resource.name)
-            try:
-                entries = future.result(self._timeout)
-            except (KafkaException, TimeoutError) as raised:
-                raise self._fault(raised, f"ask for the settings of '{name}'") from raised
-            found[name] = {key: str(entry.value) for key, entry in entries.items()}
-        return found
 
     def missing_topic(
         self, topic: str, *, use: str = "", at: Origin | None = None

@@ -76,6 +76,7 @@ class Past:
         self._clock = clock
         self._consumer = client_properties(settings, "consumer")
         self._lags: dict[str, int] = {}
+        self._kept: tuple[dict[int, HistoryRow], HistoryRow | None] | None = None
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,7 +96,9 @@ class Past:
             what = f"{name} has committed no epoch"
             fix = f"run it first: mustela run {self.target}"
             raise NoEpochError(what, fix=fix)
-        kept, failed = kept_rows(self._rows())
+        if self._kept is None:
+            self._kept = kept_rows(self._rows())
+        kept, failed = self._kept
         if epoch > last.epoch + 1 or epoch < 1:
             what = f"{name} has no epoch {epoch}"
             ahead = f"the last committed epoch is {last.epoch}; {last.epoch + 1} comes next"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from mustela.api.handlers import app_handlers, may_bury
 from mustela.clock import Clock
@@ -149,6 +149,7 @@ def ensure_topics(
         known |= describe_all(cluster, clock, required)
         _refuse_missing(cluster, required, known)
     cluster.check_internal([spec for name, spec in wanted.items() if name in known])
+    _keep_overwritten(cluster, [spec for name, spec in wanted.items() if name in known])
     missing = [spec for name, spec in wanted.items() if name not in known]
     widest = max((known[name].partitions for name in plan.topics), default=1)
     missing.extend(
@@ -163,6 +164,26 @@ def ensure_topics(
     )
     cluster.create(missing)
     return {topic: known[topic].partitions for topic in plan.topics}
+
+
+def _keep_overwritten(cluster: Cluster, specs: Iterable[TopicSpec]) -> None:
+    """Let changelogs that are there keep overwritten rows for as long as the settings say."""
+    logs = {spec.name: spec.config for spec in specs if COMPACTION_LAG in spec.config}
+    there = cluster.configs(logs) if logs else {}
+    wanted = {
+        name: {
+            key: config[key]
+            for key in (COMPACTION_LAG, "retention.ms")
+            if _is_less(there[name].get(key, "0"), config[key])
+        }
+        for name, config in logs.items()
+    }
+    cluster.configure({name: values for name, values in wanted.items() if values})
+
+
+def _is_less(has: str, wanted: str) -> bool:
+    """Return whether one time is shorter than another; a negative one is unlimited."""
+    return int(has) >= 0 and (int(wanted) < 0 or int(has) < int(wanted))
 
 
 def _required(
