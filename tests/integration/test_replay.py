@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,6 +14,7 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.calls import AsyncOptions
+from mustela.cli.main import main
 from mustela.clock import SystemClock
 from mustela.processors import ContextualProcessor
 from mustela.runtime.replica.past import HistoryGoneError, NoEpochError, Past
@@ -205,3 +210,82 @@ def changes_between(
             if first <= row.offset < after[store][row.partition]:
                 found[store, row.key or b""] = row.value
     return found
+
+
+SHOP = """
+from mustela import App
+
+app = App({name!r}, settings={settings!r})
+
+
+def priced(value):
+    return 100 // int(value)
+
+
+@app.topology
+def build(builder):
+    words = builder.stream({source!r}, key=str, value=str)
+    prices = words.map_values(priced, name="priced", value=int)
+    prices.group_by_key().reduce(lambda a, b: a + b, store="sums").to_stream().to({sink!r})
+"""
+
+
+def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As documents, as a table, as the user's line, and in the debugger; each fix helps."""
+    monkeypatch.chdir(world.directory)
+    monkeypatch.setattr(sys, "path", [str(world.directory), *sys.path])
+    stem = f"shop{len(sys.modules)}"
+    given: dict[str, Any] = {
+        "name": world.name,
+        "source": world.topic("in"),
+        "sink": world.topic("out"),
+    }
+    chosen = {"bootstrap_servers": world.broker.bootstrap_servers, "key_groups": 4, **HISTORY}
+    text = SHOP.format(settings=chosen, **given)
+    (world.directory / f"{stem}.py").write_text(text)
+    (world.directory / f"{stem}_next.py").write_text(text.replace("100 //", "1000 //"))
+    module = importlib.import_module(stem)
+    world.send(given["source"], [("a", "5"), ("b", "2")])
+    world.run(module.build, **HISTORY)
+    last = world.records()[-1].epoch
+    world.send(given["source"], [("a", "0")])
+    failed = world.fail(module.build, **HISTORY)
+
+    def told(*options: str, epoch: int = last, code: int = 0) -> tuple[str, str]:
+        assert main(["replay", f"{stem}:app", "--epoch", str(epoch), *options]) == code
+        return tuple(capsys.readouterr())  # type: ignore[return-value]
+
+    head, *rows = [json.loads(line) for line in told("--json")[0].splitlines()]
+    assert (head["epoch"], head["records"], head["failed"]) == (last, 2, None)
+    sums = [{"store": "sums", "key": key, "value": sum_} for key, sum_ in (("a", 20), ("b", 50))]
+    assert [row for row in rows if "store" in row] == sums
+    assert len([row for row in rows if "topic" in row]) == 2
+    assert "topic" in told()[0]
+
+    head, *rows = [
+        json.loads(line) for line in told("--program", f"{stem}_next:app", "--json")[0].splitlines()
+    ]
+    assert head["differences"] == 4
+    assert {(row["key"], row["before"], row["after"]) for row in rows} == {
+        ("a", 20, 200),
+        ("b", 50, 500),
+    }
+    assert "no difference" in told("--program", f"{stem}:app")[0]
+
+    assert failed.evidence["replay"].startswith("mustela replay ")
+    assert failed.evidence["replay"].endswith(f" --epoch {last + 1}")
+    errors = told(epoch=last + 1, code=1)[1]
+    assert "ZeroDivisionError" in errors
+    assert f"{stem}.py" in errors
+    monkeypatch.setattr(sys, "stdin", io.StringIO("p ('value', value)\nq\n"))
+    assert "('value', '0')" in told("--pdb", epoch=last + 1, code=1)[0]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("p ('value', value)\nc\nc\n"))
+    assert "('value', '5')" in told("--break", "priced")[0]
+
+    errors = told("--break", "pricd", code=2)[1]
+    assert "REPLAY_BREAK" in errors
+    assert "priced" in errors
+    errors = told(epoch=last + 9, code=2)[1]
+    assert f"mustela replay {stem}:app --epoch {last}" in errors

@@ -118,8 +118,10 @@ def _stored(spec: StoreSpec, key: bytes, value: bytes) -> tuple[Any, Any] | None
         EnvironmentSpec(application_id="replay", stage="shown", group=0, groups=1, stores=(spec,))
     )
     try:
-        environment.restore(spec.name, [(key, value)], 0)
-        snapshot = environment.snapshot(Committed())
+        environment.restore(spec.name, [(key, value)], 1)
+        committed = Committed(changelog_ends={spec.name: 1} if spec.logged else {})
+        environment.finish_restore(committed)
+        snapshot = environment.snapshot(committed)
         rows = spec.traits.rows(SnapshotView(snapshot, spec.name), spec)
         ((shown, found),) = shown_store(spec, Shown.VALUES, rows).all()
     except Exception:  # noqa: BLE001 - a store of the user's may raise anything
