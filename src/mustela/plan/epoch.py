@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
-from mustela.plan.files import Files
 from mustela.plan.calls import CallTape
+from mustela.plan.files import Files
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
