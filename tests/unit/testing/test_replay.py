@@ -37,7 +37,7 @@ class Then:
     """A time of which everything is known."""
 
     def __init__(
-        self, values: Sequence[str], logs: Mapping[str, list[tuple[bytes, bytes]]]
+        self, values: Sequence[str], logs: Mapping[str, list[tuple[bytes, bytes | None]]]
     ) -> None:
         self.values = values
         self.logs = logs
@@ -45,7 +45,7 @@ class Then:
     def input(self, topic: str, partition: int, start: int, end: int) -> Iterator[RawChunk]:
         rows = range(start, min(end, len(self.values)))
         values = [self.values[at].encode() for at in rows]
-        yield RawChunk(list(rows), [b"k"] * len(rows), values, [1000] * len(rows))
+        yield RawChunk(list(rows), [b"k" for _ in rows], [*values], [1000] * len(rows))
 
     def log(self, log: str, group: int, end: int) -> list[tuple[bytes, bytes | None]]:
         return [*self.logs.get(f"{log}/{group}", [])][:end]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
+    AlterConfigOpType as _AlterConfigOpType,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigEntry as _ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]
     ConfigResource as _ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
 )
 
@@ -21,8 +20,11 @@ T = TypeVar("T")
 class TopicSettings:
     """The part of an admin client that is about settings of topics."""
 
-    _admin: AdminClient
     _timeout: float
+
+    @property
+    def _admin(self) -> Any:
+        raise NotImplementedError
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the settings of topics, the broker's defaults among them."""
@@ -59,7 +61,7 @@ class TopicSettings:
                 "topic",
                 topic,
                 incremental_configs=[
-                    ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                    _ConfigEntry(name, value, incremental_operation=_AlterConfigOpType.SET)
                     for name, value in values.items()
                 ],
             )
