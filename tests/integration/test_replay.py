@@ -288,4 +288,5 @@ def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
     assert "REPLAY_BREAK" in errors
     assert "priced" in errors
     errors = told(epoch=last + 9, code=2)[1]
+    assert "REPLAY_EPOCH" in errors
     assert f"mustela replay {stem}:app --epoch {last}" in errors
