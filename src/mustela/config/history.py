@@ -18,7 +18,7 @@ class HistorySettings(Section):
         default=0,
         ge=0,
         le=1_000_000,
-        description="How many of the last epochs can be replayed; see [Replay](../guides/replay.md)."
+        description="How many of the last epochs can be replayed; [how](../guides/replay.md)."
         " 0: none but the next one, which was not committed. What each epoch read, its time and "
         "the results of its calls go to the topic `<application_id>-history`, in the epoch's own "
         "transaction, and the compaction of changelogs waits for `history.age`.",
