@@ -173,7 +173,7 @@ def test_every_command_that_examples_name_exists_with_its_options(command: App) 
     """What an example says to type is about that example."""
     wrong: list[str] = []
     for example in sorted((ROOT / "examples").glob("*.py")):
-        text = example.read_text(encoding="utf-8").split('"""', 2)[1]
+        text = example.read_text(encoding="utf-8").split('"""', 2)[1].replace("\\\n", " ")
         lines = [line for line in text.splitlines() if line.startswith("    ")]
         typed = [part.strip() for line in lines for part in re.split(r" [|&] ?| && | <<|#", line)]
         bare = [re.sub(r"^[A-Z_]+=\S+ ", "", line) for line in typed]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,16 +15,12 @@ from mustela.admin.server import AdminServer
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import TopicPartition
 from mustela.runtime.events import AppState
+from tests.chromium import IN_CHROMIUM, chromium
 from tests.patience import PATIENCE_S
 from tests.unit.admin.fakes import FakeApp
 from tests.unit.admin.shop import busy_epoch, shop, sixty_steps
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
-]
+pytestmark = IN_CHROMIUM
 
 Open = Callable[..., "Page"]
 _TURNS = "return Number(document.body.dataset.turns || 0)"
@@ -78,21 +73,8 @@ class Page:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    options = Options()
-    options.binary_location = CHROMIUM or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.add_argument("--window-size=1440,900")
-    # Nothing but loopback can be reached, nor its name be looked up.
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    made = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield made
-    made.quit()
+    with chromium() as made:
+        yield made
 
 
 @contextmanager

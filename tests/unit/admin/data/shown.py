@@ -100,7 +100,7 @@ class Served:
         )
         answers = {"stores": self.service.answer, "sql": statements.answer}
         app = DataApplication(answers, self.streams, requests_max=4, say=self.said.append)
-        policy = Policy(tokens=QUERY, hosts=frozenset({"localhost"}))
+        policy = Policy(tokens=QUERY, hosts=frozenset({"localhost", "127.0.0.1"}))
         known = [
             Endpoint(path=path, group="query", scope=Scope.QUERY, app=app, streams=is_stream)
             for path in ("/stores", "/sql")
