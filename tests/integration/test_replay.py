@@ -111,9 +111,7 @@ def test_a_replayed_epoch_gives_what_it_committed(world: World, past_of: Any) ->
             world.send(orders, [(one, f"o{nth}", 1000 + nth * 700) for one in people])
             world.drain(app)
         world.until(lambda: len(world.rows(sinks[2])) == 48, "all calls are answered", app)
-    import time
 
-    print("RAN", time.monotonic())
     past, compared = past_of(app), 0
     committed = {topic: sent(world, topic) for topic in sinks}
     records = {record.epoch: record for record in world.records() if record.epoch}

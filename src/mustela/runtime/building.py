@@ -46,7 +46,7 @@ def name_of(app: object) -> str:
     """
     for name, module in list(sys.modules.items()):
         held = getattr(module, "__dict__", {})
-        found = next((key for key, value in held.items() if value is app), None)
+        found = next((key for key, value in list(held.items()) if value is app), None)
         if found is None:
             continue
         if name == "__main__":
