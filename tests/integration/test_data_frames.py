@@ -82,6 +82,8 @@ def test_a_data_frame_is_one_epoch_in_all_partitions_while_the_pipeline_goes_on(
             [row] = placed.agg(*told).collect()
             assert tuple(row) == (0, ACCOUNTS, 4), "money is neither lost nor made"
         assert app.wait_until_caught_up(SOON)
+        world.send(source, sent(4))  # an epoch that none of these data frames keeps
+        assert app.wait_until_caught_up(SOON)
 
         place = {"app": app.settings.application_id, "stateDir": app.settings.state_dir}
         with hold(**place) as epoch:

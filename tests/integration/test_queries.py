@@ -12,7 +12,7 @@ import pytest
 
 from mustela import App, Materialized, StreamsBuilder
 from mustela.events import AppState
-from mustela.queries.errors import QueryError, StateUnavailableError
+from mustela.queries.errors import StateUnavailableError
 from tests.integration.app_world import World
 from tests.patience import SOON
 
@@ -125,7 +125,7 @@ def test_stores_are_read_while_the_application_runs_only(world: World) -> None:
         assert app.store("balances", timestamps=True)["a"].value == -3
     with pytest.raises(StateUnavailableError, match="while the application is stopped"):
         balances.get("a")
-    with pytest.raises(QueryError, match="is closed"):
+    with pytest.raises(StateUnavailableError, match="has ended"):
         snapshot.store("balances").get("a")
 
 

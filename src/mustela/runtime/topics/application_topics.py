@@ -169,16 +169,20 @@ def ensure_topics(
 def _keep_overwritten(cluster: Cluster, specs: Iterable[TopicSpec]) -> None:
     """Let changelogs that are there keep overwritten rows for as long as the settings say."""
     logs = {spec.name: spec.config for spec in specs if COMPACTION_LAG in spec.config}
-    there = cluster.configs(logs) if logs else {}
+    if not logs:
+        return
+    there = cluster.configs(logs)
     wanted = {
         name: {
             key: config[key]
             for key in (COMPACTION_LAG, "retention.ms")
-            if _is_less(there[name].get(key, "0"), config[key])
+            if key in config and _is_less(there[name].get(key, "0"), config[key])
         }
         for name, config in logs.items()
     }
-    cluster.configure({name: values for name, values in wanted.items() if values})
+    changed = {name: values for name, values in wanted.items() if values}
+    if changed:
+        cluster.configure(changed)
 
 
 def _is_less(has: str, wanted: str) -> bool:
