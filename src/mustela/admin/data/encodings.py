@@ -9,10 +9,11 @@ import msgspec
 
 from mustela.admin.data.asked import DataRefusal
 
-__all__ = ["JSON", "MSGPACK", "Encoding", "by_preference", "encoding_for"]
+__all__ = ["ARROW", "JSON", "MSGPACK", "Encoding", "by_preference", "encoding_for"]
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
+ARROW: Final = "application/vnd.apache.arrow.stream"
 _ALIASES: Final = {"application/x-msgpack": MSGPACK, "application/vnd.msgpack": MSGPACK}
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from mustela.admin.data.asked import Asked, DataRefusal
+from mustela.admin.data.encodings import ARROW
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.service import EPOCH_HEADER, Limits, Reply, refusal_of, refused
 from mustela.errors import MustelaError
@@ -27,9 +28,8 @@ from mustela.sql.columns import TABLE_KINDS
 from mustela.sql.libraries import arrow
 from mustela.sql.tables import StoreTable
 
-__all__ = ["ARROW_STREAM", "FRAMES_MAX", "FrameService"]
+__all__ = ["FRAMES_MAX", "FrameService"]
 
-ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 FRAMES_MAX: Final = 8
 """So many frames live at the same time: each of them keeps disk pages from being used again."""
 READERS_MAX: Final = 256
@@ -237,7 +237,7 @@ class FrameService:
             with self._lock:
                 frame.readers.pop((store, part.reader), None)
         headers = {EPOCH_HEADER: str(frame.shown.epoch), MORE_HEADER: "true" if more else "false"}
-        return Reply(body=body, kind=ARROW_STREAM, headers=headers)
+        return Reply(body=body, kind=ARROW, headers=headers)
 
     def _reader(self, frame: _Frame, store: str, part: _Part) -> _Reader:
         mark = (store, part.reader)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mustela.admin.data.changed import is_followed
+from mustela.admin.data.encodings import ARROW
 from mustela.admin.data.rows import SCANNED, StoreForms
 from mustela.queries.functions import QueryFunction
 from mustela.serdes.document_schemas import REFERENCE, Json, schema_of_type
@@ -104,7 +105,7 @@ def _sql() -> Json:
     made = _operation("sql", "What a SELECT gives", answer, [_parameter("min_epoch", _INTEGER)])
     made["requestBody"] = _body({"sql": {"type": "string"}})
     stream: Json = {"schema": {"type": "string", "format": "binary"}}
-    made["responses"]["200"]["content"]["application/vnd.apache.arrow.stream"] = stream
+    made["responses"]["200"]["content"][ARROW] = stream
     return made
 
 

@@ -10,10 +10,10 @@ import io
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from mustela.admin.data.asked import Asked, DataRefusal
-from mustela.admin.data.encodings import by_preference
+from mustela.admin.data.encodings import ARROW, by_preference
 from mustela.admin.data.rows import StoreRows
 from mustela.admin.data.service import (
     EPOCH_HEADER,
@@ -25,9 +25,8 @@ from mustela.admin.data.service import (
 from mustela.errors import MustelaError
 from mustela.sql.tables import StoreTable
 
-__all__ = ["ARROW", "RowStreams", "StreamLimits", "is_arrow"]
+__all__ = ["RowStreams", "StreamLimits", "is_arrow"]
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
 
 Message = MutableMapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from mustela.admin.data.asked import Asked, DataRefusal
-from mustela.admin.data.encodings import JSON, MSGPACK, by_preference, encoding_for
+from mustela.admin.data.encodings import ARROW, JSON, MSGPACK, by_preference, encoding_for
 from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.service import EPOCH_HEADER, Reply, refusal_of, refused
 from mustela.errors import EnvironmentFault, MustelaError
@@ -16,9 +16,8 @@ from mustela.sql.errors import SqlStatementError, SqlTimeoutError
 from mustela.sql.process import SqlLimits
 from mustela.sql.result import SqlResult
 
-__all__ = ["ARROW", "SqlService"]
+__all__ = ["SqlService"]
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
 _OTHERS: Final = (JSON, MSGPACK, "*/*", "application/*")
 
 

@@ -13,8 +13,9 @@ from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.admin.access import Scope
 from mustela.admin.data.application import DataApplication, is_stream
 from mustela.admin.data.asked import Asked
+from mustela.admin.data.encodings import ARROW
 from mustela.admin.data.hidden import Hidden
-from mustela.admin.data.row_streams import ARROW, RowStreams, StreamLimits
+from mustela.admin.data.row_streams import RowStreams, StreamLimits
 from mustela.admin.endpoints import Endpoint
 from mustela.admin.guard import Guard, Policy
 from mustela.queries import snapshot
