@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from mustela.clock import Clock
@@ -11,7 +11,7 @@ from mustela.queries.errors import StateUnavailableError
 from mustela.queries.source import Edition, StateSource, StorePlace
 from mustela.state.faults import StateDamagedError, StateGoneError, StateNotReadyError
 from mustela.state.interfaces import Condition, Snapshot
-from mustela.state.kinds.layout import RowView, SnapshotView
+from mustela.state.kinds.layout import EmptySnapshot, RowView, SnapshotView
 from mustela.state.kinds.views import MergedView
 
 __all__ = ["PATIENCE_S", "EditionViews", "StoreRows", "pinned", "retried"]
@@ -67,37 +67,6 @@ class EditionViews:
             self._views.popitem()[1][1].close()
 
 
-class _Nothing:
-    """A key group that is left out: it has no rows."""
-
-    def get(self, store: str, key: bytes) -> bytes | None:
-        del store, key
-        return None
-
-    def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        del store
-        return [None] * len(keys)
-
-    def range(
-        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        del store, low, high, reverse
-        return iter(())
-
-    def prefix(
-        self, store: str, prefix: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        del store, prefix, reverse
-        return iter(())
-
-    def count(self, store: str) -> int:
-        del store
-        return 0
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class _Groups:
     """One store in each key group."""
 
@@ -125,7 +94,7 @@ class _Groups:
         if found is None:
             place = self._place
             left_out = self._only is not None and group not in self._only
-            view = _Nothing() if left_out else self._views.view(place.stage, group)
+            view = EmptySnapshot() if left_out else self._views.view(place.stage, group)
             raw = SnapshotView(view, place.spec.name)
             found = self._known[group] = place.spec.traits.rows(raw, place.spec)
         return found

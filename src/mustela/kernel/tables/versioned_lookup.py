@@ -13,6 +13,7 @@ from mustela.kernel.tables.versions import versioned_rows
 from mustela.plan.batch import Batch, Order
 from mustela.serdes.values import ValueSerde
 from mustela.state.interfaces import StoreSpec
+from mustela.state.kinds.layout import EmptySnapshot
 from mustela.state.kinds.versioned import VersionedRows
 from mustela.state.overlay import StoreOverlay
 from mustela.topology.table_lookup import TableLookup
@@ -20,8 +21,11 @@ from mustela.topology.table_lookup import TableLookup
 __all__ = ["VersionedLookup", "versions_before"]
 
 
-class _Before:
-    """A store's rows before the epoch, as a snapshot to write over."""
+class _Before(EmptySnapshot):
+    """A store's rows before the epoch, as a snapshot to write over.
+
+    It has no ranges: expired history is only removed in the store itself.
+    """
 
     def __init__(self, store: StoreOverlay) -> None:
         self._store = store
@@ -35,28 +39,6 @@ class _Before:
         """Return the values of ``keys`` before the epoch."""
         del store
         return self._store.before_many(keys)
-
-    def range(
-        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield nothing: expired history is only removed in the store itself."""
-        del store, low, high, reverse
-        return iter(())
-
-    def prefix(
-        self, store: str, prefix: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Return nothing: not used."""
-        del store, prefix, reverse
-        return iter(())
-
-    def count(self, store: str) -> int:
-        """Return nothing: not used."""
-        del store
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 def versions_before(store: StoreOverlay, spec: StoreSpec) -> VersionedRows:

@@ -25,6 +25,7 @@ __all__ = [
     "TIME_BYTES",
     "TIME_MAX",
     "TIME_MIN",
+    "EmptySnapshot",
     "RowView",
     "SnapshotView",
     "first_row",
@@ -94,6 +95,42 @@ class RowView(Protocol):
     def count(self) -> int:
         """Return the number of keys."""
         ...
+
+
+class EmptySnapshot:
+    """The committed state of a key group without rows."""
+
+    def get(self, store: str, key: bytes) -> bytes | None:
+        """Return None."""
+        del store, key
+        return None
+
+    def getmulti(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return None for each key."""
+        del store
+        return [None] * len(keys)
+
+    def range(
+        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield nothing."""
+        del store, low, high, reverse
+        return iter(())
+
+    def prefix(
+        self, store: str, prefix: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield nothing."""
+        del store, prefix, reverse
+        return iter(())
+
+    def count(self, store: str) -> int:
+        """Return 0."""
+        del store
+        return 0
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
 
 
 class SnapshotView:
