@@ -94,6 +94,10 @@ _VARIABLES = (
     "SPARK_SUBMIT_OPTS",
     "_JAVA_OPTIONS",
 )
+_ARENAS = {"MALLOC_ARENA_MAX": "2"}
+"""Of the C library's memory, in the JVM and in the workers that come of it: threads would have up
+to eight for each core, and what one of them gave back stays where it was."""
+
 _CONNECTION = struct.Struct("!ii")
 _PART_BYTES = 1 << 20
 _PAUSE_S = 0.01
@@ -157,6 +161,7 @@ def start(
     with tempfile.TemporaryDirectory(prefix="mustela-jvm-") as directory:
         ready = Path(directory) / "connection"
         environment = {
+            **_ARENAS,
             **os.environ,
             "SPARK_HOME": str(_spark()),
             "SPARK_SCALA_VERSION": "2.13",

@@ -19,6 +19,7 @@ from mustela.errors import UsageError
 from mustela.java import Java, find_java
 from mustela.logs.options import LogOptions
 from mustela.spark import jvm as jvms
+from mustela.spark.converters import ask_no_test_helpers
 from mustela.spark.jvm_log import set_levels
 from mustela.spark.scratch import give_back, take_scratch
 
@@ -42,9 +43,13 @@ LINGER_S = 15.0
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-_YOUNG_LOCAL = "24m"
-"""The JVM's young generation where records go by file: it is all touched, however little is in it.
-The JVM alone would take a third of its first heap, and that is a sixty-fourth of the memory."""
+_HEAP_LOCAL = (
+    " -Xmn24m -Xms64m -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
+)
+"""The JVM's heap where records go by file. The young generation is all touched, however little is
+in it. The old one begins small, is collected before it grows, and keeps two fifths of itself free
+at most: else it begins with a sixty-fourth of the machine's memory, and what is dead in it is left
+there until ten minutes have gone by. It may still grow to ``spark.driver.memory``."""
 
 _DEFAULTS = {
     "spark.master": "local[*]",
@@ -124,7 +129,7 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
     if local:
         properties = {**_LOCAL_DEFAULTS, **properties}
     if local and _JAVA_OPTIONS not in user:
-        properties[_JAVA_OPTIONS] += f" -Xmn{_YOUNG_LOCAL}"
+        properties[_JAVA_OPTIONS] += _HEAP_LOCAL
     if local and sys.platform == "linux":
         # Over TCP, small frames wait for delayed acknowledgements: 40 ms for each task.
         properties.setdefault("spark.python.unix.domain.socket.enabled", "true")
@@ -190,6 +195,7 @@ def open_context(
     for name, value in properties.items():
         conf.set(name, value)
     java = find_java()
+    ask_no_test_helpers()
     with (
         _environment(
             JAVA_HOME=str(java.home),

@@ -50,11 +50,12 @@ def test_a_local_context_listens_on_the_loopback_only() -> None:
     assert properties["spark.authenticate"] == "true"
 
 
-def test_the_young_generation_is_small_where_records_go_by_file() -> None:
+def test_the_heap_is_small_where_records_go_by_file() -> None:
     """On a cluster the driver's JVM sees the rows; and what the user says stays as it is."""
     name = "spark.driver.extraJavaOptions"
-    assert "-Xmn" in properties_for({})[name]
-    assert "-Xmn" not in properties_for({"spark.master": "spark://host:7077"})[name]
+    for option in ("-Xmn", "-Xms", "-XX:MaxHeapFreeRatio="):
+        assert option in properties_for({})[name]
+        assert option not in properties_for({"spark.master": "spark://host:7077"})[name]
     assert properties_for({name: "-XX:+UseZGC"})[name] == "-XX:+UseZGC"
 
 
