@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks list | run WORKLOAD … | report`."""
+"""The command line: `python -m benchmarks list | run WORKLOAD … | report | memory …`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import memory
 from benchmarks.peers.registry import CONTESTANTS, Contestant, contestants
 from benchmarks.report import write_report
 from benchmarks.results import RESULTS, OtherRunsError
@@ -32,6 +33,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.command == "report":
         print(write_report(given.results))
         return 0
+    if given.command == "memory":
+        return memory.run_all(given)
     return _run(given)
 
 
@@ -41,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="what can be run")
     report = commands.add_parser("report", help="draw docs/benchmarks.md from the results")
     report.add_argument("--results", type=Path, default=RESULTS)
+    memory.add_arguments(commands.add_parser("memory", help="where each megabyte is"))
     running = commands.add_parser("run", help="run workloads side by side")
     running.add_argument("workload", nargs="+", choices=[*WORKLOADS, "all"])
     running.add_argument("--peers", help="comma separated; all by default")

@@ -30,7 +30,7 @@ from benchmarks.workloads import SEED, WORKLOADS
 from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
-_ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent
 _CATCH_UP = ("run_cpu_s", "cpu_s_per_million", "broker_cpu_s_per_million", "records_per_s")
 _LOAD = ("fixed_load.cpu_percent", "fixed_load.broker_cpu_percent", "idle_cpu_percent")
 
@@ -39,15 +39,15 @@ _LOAD = ("fixed_load.cpu_percent", "fixed_load.broker_cpu_percent", "idle_cpu_pe
 class _Tree(MustelaPeer):
     """Mustela as it is in some tree; the programs are those of this one."""
 
-    sources: Path = field(default=_ROOT)
+    sources: Path = field(default=ROOT)
 
     def environment(self) -> Mapping[str, str]:
-        path = os.pathsep.join([str(self.sources / "src"), str(_ROOT)])
+        path = os.pathsep.join([str(self.sources / "src"), str(ROOT)])
         return {**MustelaPeer.environment(self), "PYTHONPATH": path}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Side(Contestant):
+class Side(Contestant):
     """One of the two."""
 
     sources: Path
@@ -62,8 +62,8 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     if given.partitions:
         workload = workload.on(given.partitions)
     sides = [
-        _Side(peer=name, guarantee=given.guarantee, sources=tree)
-        for name, tree in (("this", _ROOT), ("other", given.other.resolve()))
+        Side(peer=name, guarantee=given.guarantee, sources=tree)
+        for name, tree in (("this", ROOT), ("other", given.other.resolve()))
     ]
     folder = Path(tempfile.mkdtemp(prefix="mustela-paired-"))
     turns: dict[str, list[dict[str, float]]] = {"this": [], "other": []}
@@ -111,7 +111,7 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _under_load(bench: Bench, side: _Side, name: str, workload: str) -> dict[str, float]:
+def _under_load(bench: Bench, side: Side, name: str, workload: str) -> dict[str, float]:
     """Let one of the two keep up with a fixed load, and rest."""
     draft = assignment(bench, WORKLOADS[workload], side, name, f"{name}.in", 0)
     measured = fixed_load(bench, WORKLOADS[workload], side, draft)

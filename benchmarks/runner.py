@@ -79,7 +79,7 @@ def turns(contestants: Sequence[Contestant], runs: int) -> Iterator[tuple[int, C
 
 def run(order: Order) -> Results:
     """Run a workload on a broker of its own; nothing of it is left behind."""
-    _prepare()
+    prepare()
     found = machine()
     folder = Path(tempfile.mkdtemp(prefix="mustela-bench-"))
     try:
@@ -99,7 +99,7 @@ def run(order: Order) -> Results:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Let Mustela start as an installed package does, behind the first stop of an application.
 
     An installed package is compiled; a tree of sources is not where Python is told to write no

@@ -329,13 +329,13 @@ def fixed_load(
 
 
 def _run_load(bench: Bench, topic: str, load: Load) -> None:
-    process = _start_load(bench, topic, load)
+    process = start_load(bench, topic, load)
     code = process.wait()
     if code != 0:
         raise PeerFailedError(f"the load generator ended with {code}")
 
 
-def _start_load(bench: Bench, topic: str, load: Load) -> subprocess.Popen[bytes]:
+def start_load(bench: Bench, topic: str, load: Load) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "benchmarks.load"),
@@ -358,7 +358,7 @@ def _restart(bench: Bench, peer: Peer, receiver: Receiver, todo: Assignment) -> 
         begin_us=int((time.time() + 0.5) * 1e6),
         count=_RESTART_RATE * _RESTART_S,
     )
-    process = _start_load(bench, todo.input_topic, load)
+    process = start_load(bench, todo.input_topic, load)
     try:
         time.sleep(2.0)
         asked = time.time()
