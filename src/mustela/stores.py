@@ -24,6 +24,7 @@ from mustela.api.upgrades import (
 from mustela.queries.functions import QueryRefusedError as QueryRefusedError
 from mustela.queries.shown import StoreInfo as StoreInfo
 from mustela.queries.snapshot import Snapshot as Snapshot
+from mustela.state.engine import Engine as Engine
 from mustela.state.index import Index as Index
 from mustela.state.kinds.headers import (
     AggregationWithHeaders as AggregationWithHeaders,

@@ -25,6 +25,7 @@ from mustela.api.watermarks import LatePolicy, WatermarkStrategy
 from mustela.config.units import show_duration
 from mustela.errors import Origin
 from mustela.serdes.base import Serde
+from mustela.state.engine import Engine
 from mustela.state.interfaces import TtlBy
 
 if TYPE_CHECKING:  # a default for a type variable is newer than Python 3.11
@@ -253,6 +254,7 @@ class Materialized(Option, Generic[GroupK, GroupV]):
         index: By what else rows are found, by name: a function of the value, a path such as
             ``"address.city"``, or an `Index`. A processor that has the store, or reads it, uses
             ``store.by(name)``. For key-value stores that do not forget rows by themselves.
+        engine: How the store's rows lie on disk, if not as usual; see `Engine`.
 
     Example:
         >>> from mustela import StreamsBuilder
@@ -277,6 +279,7 @@ class Materialized(Option, Generic[GroupK, GroupV]):
     ttl: timedelta | None = None
     ttl_by: TtlBy = "event_time"
     index: Mapping[str, IndexLike] | None = None
+    engine: Engine | None = None
 
     @property
     def store_name(self) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol, get_args, runtime_checkable
 
+from mustela.api.engines import checked_engine
 from mustela.api.errors import BadOptionError
 from mustela.api.indexes import IndexLike, check_indexed, named_indexes
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name
@@ -23,6 +24,7 @@ from mustela.errors import Origin
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions
 from mustela.serdes.values import ValueSerde
+from mustela.state.engine import PLAIN_ENGINE, Engine
 from mustela.state.index import NamedIndexes
 from mustela.state.interfaces import StoreSpec, TtlBy
 from mustela.state.kinds.versioned import default_segment_ms
@@ -92,6 +94,7 @@ class StoreBuilder:
         ttl_ms: How long rows are kept, as `with_ttl` says.
         ttl_by: The clock by which they are kept.
         indexes: By what else rows are found, as `with_index` says.
+        engine: How rows lie on disk, as `with_engine` says.
 
     Example:
         >>> supplier = Stores.persistent_key_value_store("seen")
@@ -114,6 +117,7 @@ class StoreBuilder:
     ttl_ms: int | None = None
     ttl_by: TtlBy = "event_time"
     indexes: NamedIndexes = ()
+    engine: Engine = PLAIN_ENGINE
 
     @property
     def name(self) -> str:
@@ -254,6 +258,25 @@ class StoreBuilder:
         check_indexed(self.spec(), named, at=at)
         return replace(self, indexes=named)
 
+    def with_engine(self, engine: Engine) -> StoreBuilder:
+        """Return a copy whose rows lie on disk in another way than usual.
+
+        Args:
+            engine: In which way; stores of every kind can have one.
+
+        Raises:
+            BadOptionError: If it says what cannot be.
+            StateLibraryError: If it needs a library that is not installed.
+
+        Example:
+            >>> from mustela.stores import Engine
+            >>> seen = Stores.persistent_key_value_store("seen")
+            >>> seen = Stores.key_value_store_builder(seen, key=str, value=int)
+            >>> seen.with_engine(Engine(page_fill=0.9)).spec().engine.page_fill
+            0.9
+        """
+        return replace(self, engine=checked_engine(engine, at=user_origin()))
+
     def spec(self) -> StoreSpec:
         """Return the store as the plan describes it.
 
@@ -277,6 +300,7 @@ class StoreBuilder:
             ttl_ms=self.ttl_ms,
             ttl_by=self.ttl_by,
             indexes=self.indexes,
+            engine=self.engine,
         )
 
 

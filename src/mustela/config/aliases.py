@@ -174,7 +174,7 @@ _ALIASES = MappingProxyType(
         "window.size.ms": _nothing(_WINDOWED),
         "default.client.supplier": _nothing("Java classes cannot be loaded"),
         "processor.wrapper.class": _nothing("Java classes cannot be loaded"),
-        "rocksdb.config.setter": _nothing("stores are LMDB; see state.map_size"),
+        "rocksdb.config.setter": _nothing("stores are LMDB; see Materialized(engine=...)"),
         "metrics.num.samples": _nothing(_METRICS),
         "metrics.recording.level": _nothing(_METRICS),
         "metrics.sample.window.ms": _nothing(_METRICS),

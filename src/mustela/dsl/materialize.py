@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, get_args
 
+from mustela.api.engines import checked_engine
 from mustela.api.errors import BadOptionError
 from mustela.api.indexes import check_indexed, named_indexes
 from mustela.api.names import STORE_NAME_LENGTH_MAX, check_name, path_name
@@ -98,6 +99,7 @@ def store_spec(  # noqa: PLR0913 - what the user said, and what the step can do
         row_versions=versions,
         ttl_ms=ttl_ms,
         ttl_by=options.ttl_by if ttl_ms is not None else "event_time",
+        engine=checked_engine(options.engine, at=at),
     )
     return _with_indexes(spec, options, kinds, at), explicit
 

@@ -6,7 +6,8 @@ under its first 400 bytes and a 16-byte hash of the whole, and the whole key is 
 The hash is not cryptographic, so one stored key may hold several odd keys.
 - A pending is one msgpack value, led by its XXH64: for each store a list of keys and a list of
   values.
-- The meta value is msgpack too, led by its XXH64.
+- The meta value is msgpack too, led by its XXH64. So is, beside it, how a store's values are
+  compressed (packing.py), under ``packed:`` and the store's name.
 """
 
 from __future__ import annotations
@@ -24,16 +25,21 @@ from mustela.state.protocol import Standing
 __all__ = [
     "CHECK_BYTES",
     "KEY_BYTES_MAX",
+    "PACKED_PREFIX",
     "Layer",
     "Meta",
+    "Packed",
     "decode_bucket",
     "decode_meta",
+    "decode_packed",
     "decode_pending",
     "digests",
     "encode_bucket",
     "encode_meta",
+    "encode_packed",
     "encode_pending",
     "is_odd",
+    "packed_key",
     "seal",
     "stored_key",
     "token_key",
@@ -44,6 +50,7 @@ KEY_BYTES_MAX = 511
 CHECK_BYTES = 4
 BLOB_CHECK_BYTES = 8
 ODD_PREFIX = 400
+PACKED_PREFIX = b"packed:"
 _EMPTY_KEY = b"\x00"
 _TOKEN = struct.Struct(">QQQ")
 
@@ -156,12 +163,32 @@ class Meta(msgspec.Struct):
         self.time_ms = standing.time_ms
 
 
+class Packed(msgspec.Struct):
+    """How the values of a store are compressed.
+
+    Attributes:
+        dictionary: That of all its compressed values; empty if there are none.
+        tried_bytes: How large the table was when a dictionary was last made, or not worth it.
+        mixed: Whether there may be rows from before the compression.
+    """
+
+    dictionary: bytes = b""
+    tried_bytes: int = 0
+    mixed: bool = True
+
+
+def packed_key(store: str) -> bytes:
+    """Return the key of a store's `Packed`, in the table with the meta."""
+    return PACKED_PREFIX + store.encode()
+
+
 def digests(spec: EnvironmentSpec) -> dict[str, str]:
     """Return what says whose lines are on disk, for the stores with indexes."""
     return {store.name: digest_of(store) for store in spec.stores if store.indexes}
 
 
 _META = msgspec.msgpack.Decoder(Meta)
+_PACKED = msgspec.msgpack.Decoder(Packed)
 _PENDING = msgspec.msgpack.Decoder(dict[str, tuple[list[bytes], list[bytes | None]]])
 _BUCKET = msgspec.msgpack.Decoder(dict[bytes, bytes])
 _ENCODER = msgspec.msgpack.Encoder()
@@ -222,6 +249,20 @@ def decode_meta(blob: bytes) -> Meta | None:
     body = _checked(blob)
     try:
         return None if body is None else _META.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def encode_packed(packed: Packed) -> bytes:
+    """Return the stored form."""
+    return _lead(_ENCODER.encode(packed))
+
+
+def decode_packed(blob: bytes) -> Packed | None:
+    """Return how values are compressed, or None if it is not what was written."""
+    body = _checked(blob)
+    try:
+        return None if body is None else _PACKED.decode(body)
     except msgspec.DecodeError:
         return None
 

@@ -13,6 +13,7 @@ __all__ = [
     "StateDiskFullError",
     "StateGoneError",
     "StateIOError",
+    "StateLibraryError",
     "StateLockedError",
     "StateNotReadyError",
     "StateReaderError",
@@ -57,6 +58,12 @@ class StateGoneError(EnvironmentFault):
 
     code = "STATE_GONE"
     retryable = True
+
+
+class StateLibraryError(EnvironmentFault):
+    """State was written with the help of a library that is not installed here."""
+
+    code = "STATE_LIBRARY"
 
 
 class StateLockedError(EnvironmentFault):

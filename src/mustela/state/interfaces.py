@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from mustela.serdes.base import Serde
 from mustela.serdes.row_versions import RowVersions, UpgradingSerde
 from mustela.serdes.values import ValueSerde
+from mustela.state.engine import PLAIN_ENGINE, Engine
 from mustela.state.faults import StoreError
 from mustela.state.index import NOTHING_KNOWN, KnownRows, NamedIndexes
 from mustela.state.store_kind import KINDS, StoreKind, kind_named
@@ -144,6 +145,7 @@ class StoreSpec:
             the first version.
         own_kind: The store's kind, if it is not one of the library's; ``kind`` is then its name.
         indexes: By what else its rows are found, by name.
+        engine: How its rows lie on disk; no part of what they mean.
 
     Example:
         >>> StoreSpec(name="counts").logged
@@ -172,6 +174,7 @@ class StoreSpec:
     row_versions: RowVersions | None = None
     own_kind: StoreKind | None = None
     indexes: NamedIndexes = ()
+    engine: Engine = PLAIN_ENGINE
 
     def __post_init__(self) -> None:
         check_name("store", self.name)

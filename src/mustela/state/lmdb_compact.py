@@ -9,7 +9,7 @@ kept apart.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mustela.state.directories import make_private, remove_tree
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, open_handle
+from mustela.state.lmdb_packing import is_unsettled, resealed, settled
 
 if TYPE_CHECKING:
     import lmdb
@@ -32,6 +33,9 @@ SQUEEZED_MAX_BYTES = 1 << 20
 
 REFILLED_MAX_BYTES = 16 << 20
 """Up to this much data is copied only to fill its pages."""
+
+REWRITTEN_MAX_BYTES = 256 << 20
+"""Up to this much is copied because of what a store's `Engine` says."""
 
 _SHARE = 0.7
 _REFILLED_SHARE = 0.85
@@ -51,7 +55,9 @@ def live_bytes(handle: OpenEnvironment) -> int:
     return pages * stats[0]["psize"]
 
 
-def is_worth_it(handle: OpenEnvironment, *, idle: bool = False) -> bool:
+def is_worth_it(
+    handle: OpenEnvironment, spec: EnvironmentSpec, path: Path, *, idle: bool = False
+) -> bool:
     """Return whether much of a large enough file could be freed.
 
     Pages of live data are about two thirds full after random writes, and copying fills them, so at
@@ -59,7 +65,9 @@ def is_worth_it(handle: OpenEnvironment, *, idle: bool = False) -> bool:
 
     Args:
         handle: The open environment.
-        idle: There is time to fill pages also where few are free.
+        spec: What it holds.
+        path: For messages.
+        idle: There is time to fill pages also where few are free, and to give rows another form.
     """
     size = (handle.env.info()["last_pgno"] + 1) * handle.env.stat()["psize"]
     if size < LEAST_BYTES:
@@ -67,7 +75,14 @@ def is_worth_it(handle: OpenEnvironment, *, idle: bool = False) -> bool:
     live = live_bytes(handle)
     if live <= _SHARE * size:
         return True
-    return idle and live <= REFILLED_MAX_BYTES and _filled_bytes(handle) <= _REFILLED_SHARE * size
+    if not idle or live > REWRITTEN_MAX_BYTES:
+        return False
+    if is_unsettled(handle, path):
+        return True
+    fills = [one.engine.page_fill for one in spec.stores if one.engine.page_fill is not None]
+    if live > REFILLED_MAX_BYTES and not fills:
+        return False
+    return _filled_bytes(handle) <= max(fills, default=_REFILLED_SHARE) * size
 
 
 def _filled_bytes(handle: OpenEnvironment) -> float:
@@ -127,8 +142,13 @@ def replace_by_copy(
     target = open_handle(root, fresh, spec, options)
     try:
         with handle.env.begin() as read:
-            for old, new in zip(_tables(handle), _tables(target), strict=True):
-                _copy(read, old, target.env, new)
+            with target.env.begin(write=True) as write:
+                write.cursor(target.meta).putmulti(settled(read, handle, path), append=True)
+            _copy(read, handle.pending, target.env, target.pending)
+            for name, table in handle.stores.items():
+                form = resealed(read, handle, name, path)
+                _copy(read, table, target.env, target.stores[name], form)
+                _copy(read, handle.odd[name], target.env, target.odd[name])
     finally:
         target.env.close()
     _swap(path)
@@ -154,10 +174,16 @@ def _tables(handle: OpenEnvironment) -> list[Database]:
 
 
 def _copy(
-    read: lmdb.Transaction[bytes], old: Database, env: lmdb.Environment, new: Database
+    read: lmdb.Transaction[bytes],
+    old: Database,
+    env: lmdb.Environment,
+    new: Database,
+    form: Callable[[bytes, bytes], bytes] | None = None,
 ) -> None:
     rows: Iterator[tuple[bytes, bytes]] = iter(read.cursor(old))
     while part := list(islice(rows, _ROWS_AT_ONCE)):
+        if form is not None:
+            part = [(key, form(key, row)) for key, row in part]
         with env.begin(write=True) as write:
             write.cursor(new).putmulti(part, append=True)
 

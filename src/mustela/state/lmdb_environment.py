@@ -57,6 +57,7 @@ from mustela.state.lmdb_files import (
     reported,
 )
 from mustela.state.lmdb_lines import lines_anew, restored_lines
+from mustela.state.lmdb_packing import learn
 from mustela.state.lmdb_pendings import DecodedPending
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
@@ -293,6 +294,7 @@ class LmdbEnvironment:
                 if store not in handle.stores:  # lines of indexes that were dropped since
                     continue
                 apply_rows(txn, handle, store, list(rows), list(rows.values()), self.path)
+                learn(txn, handle, store, self.path)
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
 
@@ -328,6 +330,7 @@ class LmdbEnvironment:
                 txn, handle = writer.txn, writer.handle
                 restored_lines(txn, handle, self._store(store), keys, values, self.path)
                 apply_rows(txn, handle, store, keys, values, self.path)
+                learn(txn, handle, store, self.path)
                 if last:
                     writer.standing.positions[store] = end_offset
             self._decoded.clear()
@@ -409,7 +412,7 @@ class LmdbEnvironment:
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
-                if not is_worth_it(handle, idle=live_bytes_max is None):
+                if not is_worth_it(handle, self._spec, self.path, idle=live_bytes_max is None):
                     return False
                 if live_bytes_max is not None and live_bytes(handle) > live_bytes_max:
                     return False

@@ -7,7 +7,7 @@ import os
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,16 @@ from mustela.state.verify import verify_environments
 if TYPE_CHECKING:
     from lmdb import _Database as Database  # pyright: ignore[reportPrivateUsage]
 
+    from mustela.state.packing import Packing
+
 __all__ = [
     "DATA_FILE",
     "LmdbOptions",
     "OpenEnvironment",
     "check_readers",
+    "compressed_of",
     "damaged",
+    "map_bytes_of",
     "open_handle",
     "refuse",
     "reported",
@@ -76,7 +80,19 @@ class LmdbOptions:
 
 @dataclass(slots=True)
 class OpenEnvironment:
-    """An open environment, with its databases."""
+    """An open environment, with its databases.
+
+    Attributes:
+        env: LMDB's.
+        meta: The database with the description.
+        pending: That of the changes that are not folded.
+        stores: Those of rows, by table.
+        odd: Those of rows with odd keys.
+        inode: Of the data file: another one means other files.
+        pid: The process that opened it.
+        compressed: The stores whose values are to be compressed.
+        packings: What is known of stores whose values are compressed; see lmdb_packing.py.
+    """
 
     env: lmdb.Environment
     meta: Database
@@ -85,6 +101,18 @@ class OpenEnvironment:
     odd: dict[str, Database]
     inode: int
     pid: int
+    compressed: frozenset[str] = frozenset()
+    packings: dict[str, Packing] = field(default_factory=dict[str, "Packing"])
+
+
+def compressed_of(spec: EnvironmentSpec) -> frozenset[str]:
+    """Return the stores whose values are to be compressed."""
+    return frozenset(one.name for one in spec.stores if one.engine.compression != "none")
+
+
+def map_bytes_of(spec: EnvironmentSpec, options: LmdbOptions) -> int:
+    """Return the limit of an environment's file: the largest that a store of it has."""
+    return max(options.map_bytes, *(store.engine.map_size or 0 for store in spec.stores), 0)
 
 
 def damaged(path: Path, what: str, **facts: object) -> StateDamagedError:
@@ -201,7 +229,7 @@ def open_handle(
             raise _disk_full(path, f"{room.f_bavail * room.f_frsize} bytes are free")
         env = lmdb.open(
             str(path),
-            map_size=options.map_bytes,
+            map_size=map_bytes_of(spec, options),
             metasync=False,
             sync=False,
             mode=0o600,
@@ -274,6 +302,7 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
         odd={table: found[b"odd:" + table.encode()] for table in tables},
         inode=(path / DATA_FILE).stat().st_ino,
         pid=os.getpid(),
+        compressed=compressed_of(spec),
     )
 
 

@@ -20,7 +20,14 @@ from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Committed, Condition, EnvironmentSpec, Snapshot
 from mustela.state.kinds.indexing import tables_of
-from mustela.state.lmdb_files import DATA_FILE, LmdbOptions, OpenEnvironment, damaged, reported
+from mustela.state.lmdb_files import (
+    DATA_FILE,
+    LmdbOptions,
+    OpenEnvironment,
+    damaged,
+    map_bytes_of,
+    reported,
+)
 from mustela.state.lmdb_pendings import DecodedPending
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.memory import MemoryEnvironment
@@ -242,7 +249,7 @@ def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnviro
         return None
     env = lmdb.open(
         str(path),
-        map_size=options.map_bytes,
+        map_size=map_bytes_of(spec, options),
         readonly=True,
         create=False,
         readahead=False,

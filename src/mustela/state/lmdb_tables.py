@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import concat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,10 +17,10 @@ from mustela.state.codec import (
     encode_bucket,
     is_odd,
     stored_key,
-    unseal,
 )
 from mustela.state.interfaces import Rows
 from mustela.state.lmdb_files import OpenEnvironment, damaged
+from mustela.state.lmdb_packing import packing_of, value_of
 from mustela.state.ordered import merge_layers
 
 if TYPE_CHECKING:
@@ -72,9 +72,13 @@ def apply_rows(
         keys = [key for key, value in rows if value is not None]
         values = [value for _, value in rows if value is not None]
     put = cast("Sequence[bytes]", values)
-    # Each value goes through all four steps at once: lists in between would double the cost.
-    checks = map(xxh32_digest, map(_join, keys, put))
-    sealed = zip(keys, map(_join, checks, put), strict=True)
+    packing = packing_of(txn, handle, store, path) if store in handle.compressed else None
+    # Each value goes through all steps at once: lists in between would double the cost.
+    if packing is None:
+        checks = map(xxh32_digest, map(_join, keys, put))
+        sealed = zip(keys, map(_join, checks, put), strict=True)
+    else:
+        sealed = zip(keys, map(packing.seal, keys, put), strict=True)
     cursor = txn.cursor(table)
     behind = bool(keys) and (not cursor.last() or cursor.key() < keys[0])
     cursor.putmulti(cast("Any", sealed), append=behind)
@@ -121,10 +125,7 @@ def read_one(txn: Txn, handle: OpenEnvironment, store: str, key: bytes, path: Pa
     sealed = txn.get(key, None, handle.stores[store])
     if sealed is None:
         return None
-    value = unseal(key, sealed)
-    if value is None:
-        raise damaged(path, "a value fails its check", store=store, key=key)
-    return value
+    return value_of(txn, handle, store, path, key, sealed)
 
 
 def read_many(
@@ -141,13 +142,14 @@ def read_many(
         odd = [key for key in ordered if is_odd(key)]
         ordered = [key for key in ordered if not is_odd(key)]
     cursor = txn.cursor(handle.stores[store])
-    get, digest = cursor.get, xxh32_digest
+    get, digest, is_packed = cursor.get, xxh32_digest, store in handle.packings
     found: dict[bytes, bytes] = {}
     for key, sealed in zip(ordered, map(get, ordered), strict=True):
         if sealed is not None:
             value = sealed[CHECK_BYTES:]
-            if digest(key + value) != sealed[:CHECK_BYTES]:
-                raise damaged(path, "a value fails its check", store=store, key=key)
+            if is_packed or digest(key + value) != sealed[:CHECK_BYTES]:
+                value = value_of(txn, handle, store, path, key, sealed)
+                is_packed = store in handle.packings
             found[key] = value
     for key in odd:
         value = read_one(txn, handle, store, key, path)
@@ -190,7 +192,7 @@ def read_range(  # noqa: PLR0913 - the parts of a range query
     if low is not None and high is not None and low > high:
         return iter(())
     rows = _plain_range(txn.cursor(handle.stores[store]), low, high, reverse=reverse)
-    checked = _checked(rows, store, path)
+    checked = _checked(rows, txn, handle, store, path)
     if not txn.stat(handle.odd[store])["entries"]:
         return checked
     odd = _odd_range(txn.cursor(handle.odd[store]), path, low, high)
@@ -199,13 +201,15 @@ def read_range(  # noqa: PLR0913 - the parts of a range query
 
 
 def _checked(
-    rows: Iterator[tuple[bytes, bytes]], store: str, path: Path
+    rows: Iterable[tuple[bytes, bytes]], txn: Txn, handle: OpenEnvironment, store: str, path: Path
 ) -> Iterator[tuple[bytes, bytes]]:
-    digest = xxh32_digest
+    """Iterate over keys and values, each of them checked."""
+    digest, is_packed = xxh32_digest, store in handle.packings
     for key, sealed in rows:
         value = sealed[CHECK_BYTES:]
-        if digest(key + value) != sealed[:CHECK_BYTES]:
-            raise damaged(path, "a value fails its check", store=store, key=key)
+        if is_packed or digest(key + value) != sealed[:CHECK_BYTES]:
+            value = value_of(txn, handle, store, path, key, sealed)
+            is_packed = store in handle.packings
         yield key, value
 
 

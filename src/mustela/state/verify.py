@@ -18,12 +18,14 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
+    PACKED_PREFIX,
     decode_bucket,
     decode_meta,
+    decode_packed,
     decode_pending,
     stored_key,
-    unseal,
 )
+from mustela.state.packing import is_sound_row
 
 __all__ = ["check_environment", "main", "verify_environments"]
 
@@ -79,12 +81,12 @@ def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object)
 
 def _is_sound(kind: bytes, key: bytes, value: bytes) -> bool:
     if kind == b"store":
-        return unseal(key, value) is not None
+        return is_sound_row(key, value)
     if kind == b"odd":
         rows = decode_bucket(key, value)
         return rows is not None and all(stored_key(whole) == key for whole in rows)
     if kind == b"meta":
-        return decode_meta(value) is not None
+        return (decode_packed if key.startswith(PACKED_PREFIX) else decode_meta)(value) is not None
     return kind == b"pending" and decode_pending(value) is not None
 
 

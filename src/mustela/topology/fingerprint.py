@@ -33,6 +33,7 @@ _IGNORED = frozenset(
         "subscribed",
         "own_kind",
         "indexes",
+        "engine",
     }
 )
 

@@ -228,13 +228,13 @@ class LmdbMachine(EnvironmentMachine):
             shutil.rmtree(self.root)
 
 
-_SETTINGS = settings(
+MACHINE_SETTINGS = settings(
     max_examples=min(40, (settings.default or settings()).max_examples // 2),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = _SETTINGS
+TestMemory.settings = MACHINE_SETTINGS
 TestLmdb = LmdbMachine.TestCase
-TestLmdb.settings = _SETTINGS
+TestLmdb.settings = MACHINE_SETTINGS
