@@ -28,6 +28,11 @@ FAULT_POINTS = (
     "committed",
     "in-recovery",
     "replica-before-pending",
+    "replica-after-pending",
+    "standby-begins",
+    "standby-claimed",
+    "standby-caught-up",
+    "handing-over",
 )
 """Every point, in the order of the protocol."""
 

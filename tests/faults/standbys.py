@@ -39,6 +39,8 @@ POLL_S = 0.02
 POINT_S = 10.0
 SETTINGS = {"MUSTELA__STANDBY": "true", "MUSTELA__COMMIT_TIMEOUT": "60s"}
 POINTS = (*DRIVER_POINTS, *SOURCE_POINTS, *LANE_POINTS[:2])
+REPLICA_POINTS = ("replica-before-pending", "replica-after-pending")
+TAKEOVER_POINTS = ("standby-begins", "standby-claimed", "standby-caught-up")
 
 
 class Network:
@@ -196,16 +198,33 @@ class Instances:
         Raises:
             NotHappenedError: If none comes there in time.
         """
-        child = self.child(slot)
-        wish, marker = child.directory / f"want-{point}", child.directory / point
-        wish.touch()
-        deadline = time.monotonic() + POINT_S
-        while not (marker.exists() and marker.read_text()):
-            if child.returncode is not None or time.monotonic() > deadline:
-                wish.unlink(missing_ok=True)
-                msg = f"nothing came to {point}"
-                raise NotHappenedError(msg)
-            time.sleep(POLL_S)
+        self.wish([slot], point)
+        self.halted([slot], point)
+
+    def wish(self, slots: list[int], point: str) -> None:
+        """Let some process of each instance stay at a phase when it comes there."""
+        for slot in slots:
+            (self.child(slot).directory / f"want-{point}").touch()
+
+    def halted(self, slots: list[int], point: str, timeout_s: float = POINT_S) -> int:
+        """Wait until one of the instances is at a phase that was wished for, and return which.
+
+        Raises:
+            NotHappenedError: If none comes there in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            while time.monotonic() < deadline:
+                for slot in slots:
+                    marker = self.child(slot).directory / point
+                    if marker.exists() and marker.read_text():
+                        return slot
+                time.sleep(POLL_S)
+        finally:
+            for slot in slots:
+                (self.child(slot).directory / f"want-{point}").unlink(missing_ok=True)
+        msg = f"nothing came to {point}"
+        raise NotHappenedError(msg)
 
     def release(self, slot: int, point: str) -> None:
         """Let what was halted go on."""
@@ -248,17 +267,24 @@ def kill_active(all_: Instances) -> str:
 def kill_standby(all_: Instances) -> str:
     """SIGKILL to one that waits, or that has just begun; the one that runs does not notice."""
     slot = all_.others(all_.active())[0]
-    state = all_.state(slot)
-    if all_.random.random() < 0.4:
-        all_.halt(slot, "replica-before-pending")
-        state += " before a write of its replica"
+    state = all_.state(slot) or "nothing said"
+    point = all_.random.choice((*REPLICA_POINTS, ""))
+    if point:
+        all_.halt(slot, point)
     all_.kill(slot)
-    return state or "before it said anything"
+    return f"at {point or 'any time'}, {state}"
 
 
 def kill_both(all_: Instances) -> str:
-    """The one that runs, and then its successor, at any time of its takeover."""
+    """The one that runs, and then its successor, at a phase or at any time of its takeover."""
     slot = all_.active()
+    point = all_.random.choice((*TAKEOVER_POINTS, ""))
+    if point:
+        others = all_.others(slot)
+        all_.wish(others, point)
+        all_.kill(slot)
+        all_.kill(all_.halted(others, point, PATIENCE_S))
+        return f"the successor at {point}"
     all_.kill(slot)
     seconds = 1.0 + 1.5 * all_.random.random()
     time.sleep(seconds)
@@ -267,6 +293,15 @@ def kill_both(all_: Instances) -> str:
     state = all_.state(next_)
     all_.kill(next_)
     return f"{seconds:.1f} s later one that was {state}"
+
+
+def kill_leaving(all_: Instances) -> str:
+    """The one that hands over, when it has said so, and before it has closed its state."""
+    slot = all_.active()
+    all_.wish([slot], "handing-over")
+    switch(all_)
+    all_.kill(all_.halted([slot], "handing-over"))
+    return "at handing-over"
 
 
 def freeze_active(all_: Instances) -> str:
@@ -319,8 +354,8 @@ def cut_standby(all_: Instances) -> str:
 
 
 def switch(all_: Instances) -> str:
-    """A planned switch."""
-    return _ha(all_, "switch")
+    """A planned switch: only to a standby that has caught up, or to any."""
+    return _ha(all_, "switch", *all_.random.choice(((), ("--force",))))
 
 
 def promote(all_: Instances) -> str:
@@ -328,13 +363,13 @@ def promote(all_: Instances) -> str:
     return _ha(all_, "promote")
 
 
-def _ha(all_: Instances, command: str) -> str:
+def _ha(all_: Instances, command: str, *options: str) -> str:
     name, servers = all_.campaign.application_id, all_.network.broker.bootstrap_servers
     deadline = time.monotonic() + PATIENCE_S
-    while (code := main(["ha", command, name, "-b", servers])) == ExitCode.USAGE:
+    while (code := main(["ha", command, name, *options, "-b", servers])) == ExitCode.USAGE:
         require(time.monotonic() < deadline, "no standby is ready")
     require(code == ExitCode.OK, f"ended with {code}")
-    return "done"
+    return " ".join(("done", *options))
 
 
 SHOCKS: dict[str, Callable[[Instances], str]] = {
@@ -343,6 +378,7 @@ SHOCKS: dict[str, Callable[[Instances], str]] = {
         kill_active,
         kill_standby,
         kill_both,
+        kill_leaving,
         freeze_active,
         freeze_shortly,
         cut_active,

@@ -24,6 +24,7 @@ from mustela.runtime.repairs.repair import Repair
 from mustela.runtime.shortage import DiskFullError
 from mustela.runtime.start.opening import check_before_start
 from mustela_dev import DevelopmentBroker
+from tests.faults.inside import await_condition
 from tests.integration.no_engine import NoEngine
 from tests.patience import PATIENCE_S, SOON
 
@@ -137,6 +138,31 @@ def test_an_instance_that_was_replaced_becomes_the_standby(make: Callable[..., A
     assert first.wait_until(AppState.RUNNING, SOON), first.error
     assert first.coordinator is not None
     assert first.coordinator.state.incarnation == 3
+
+
+def test_of_three_that_start_at_the_same_moment_one_runs_and_nobody_is_fenced(
+    make: Callable[..., App], tmp_path: Path
+) -> None:
+    """Each of them finds that no other one is alive; the lease topic chooses before the claim."""
+    apps = [make(standby=True, state_dir=str(tmp_path / f"place-{n}")) for n in range(3)]
+    for app in apps:
+        app.start()
+
+    def settled() -> bool:
+        states = sorted(app.state.value for app in apps)
+        return states == ["running", "standby", "standby"] or any(s == "failed" for s in states)
+
+    await_condition(settled)
+    (running,) = [app for app in apps if app.state is AppState.RUNNING]
+    assert running.coordinator is not None
+    assert running.coordinator.state.incarnation == 1
+    others = [app for app in apps if app is not running]
+    assert [AppState.RESTORING in states_of(app) for app in others] == [False, False]
+
+
+def states_of(app: App) -> list[AppState]:
+    """Return the states that an instance was in."""
+    return [change.state for change in app.history]
 
 
 def test_a_switch_makes_the_standby_run_and_the_other_one_wait(

@@ -124,10 +124,10 @@ def _wrong(what: str) -> Answer:
     return json_answer({"error": what}, 400)
 
 
-def _operates(act: Callable[[Watched], None], done: str) -> Respond:
-    def respond(watched: Watched, _query: Query) -> Answer:
+def _operates(act: Callable[[Watched, Query], None], done: str) -> Respond:
+    def respond(watched: Watched, query: Query) -> Answer:
         try:
-            act(watched)
+            act(watched, query)
         except MustelaError as error:
             return json_answer({"error": error.what, "code": error.code, "fix": error.fix}, 409)
         return json_answer({"asked": done, "state": watched.board.life.state}, 202)
@@ -199,23 +199,23 @@ def _ha(watched: Watched) -> dict[str, Any]:
     }
 
 
-def _switch(watched: Watched) -> None:
-    watched.switch()
+def _switch(watched: Watched, query: Query) -> None:
+    watched.switch(query.get("to", ""), query.get("force") == "true")
 
 
-def _promote(watched: Watched) -> None:
+def _promote(watched: Watched, _query: Query) -> None:
     watched.promote()
 
 
-def _pause(watched: Watched) -> None:
+def _pause(watched: Watched, _query: Query) -> None:
     watched.pause()
 
 
-def _resume(watched: Watched) -> None:
+def _resume(watched: Watched, _query: Query) -> None:
     watched.resume()
 
 
-def _stop(watched: Watched) -> None:
+def _stop(watched: Watched, _query: Query) -> None:
     watched.stop()
 
 

@@ -14,10 +14,12 @@ from mustela.cli.repairing import settings_of
 from mustela.errors import EnvironmentFault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mustela.clock import Clock
     from mustela.config.settings import Settings
     from mustela.runtime.kafka_lease import KafkaLeaseLog
-    from mustela.runtime.lease import Lease
+    from mustela.runtime.lease import Lease, SwitchRefused, TakeOver
 
 __all__ = ["SwitchTimeoutError", "group"]
 
@@ -77,22 +79,33 @@ def switch(
     application: Application,
     /,
     *,
+    to: str = "",
+    force: bool = False,
     timeout: Timeout = 60.0,
     bootstrap_servers: Bootstrap = None,
     json: Json = False,
 ) -> int:
     """Let the running instance hand over to a standby at the end of its epoch.
 
-    It finishes its epoch, commits, and becomes the standby. Nothing is done if no standby is ready.
+    It goes on until a standby says that it has all that was committed when it was asked; then it
+    finishes its epoch, commits, and becomes the standby. Nothing is done if no standby is ready, or
+    none has caught up after 10 seconds.
 
     Args:
         application: The application, or only its id.
+        to: Hand over to a standby on this host; to one of several there: HOST/PROCESS.
+        force: Hand over at once, also to a standby that has not caught up: the pause is longer.
         timeout: How long to wait until the other instance runs.
         bootstrap_servers: The brokers.
         json: Print the instance that runs as JSON.
     """
     settings = settings_of(application, bootstrap_servers)
-    return _told(settings, _take_over(settings, timeout, forced=False), json=json)
+    from mustela.runtime.lease import TakeOver
+
+    def request(heard: _Listener) -> TakeOver:
+        return TakeOver(take_over=heard.asker(), to=to, force=force)
+
+    return _told(settings, _take_over(settings, timeout, request), json=json)
 
 
 def promote(
@@ -114,7 +127,12 @@ def promote(
         json: Print the instance that runs as JSON.
     """
     settings = settings_of(application, bootstrap_servers)
-    return _told(settings, _take_over(settings, timeout, forced=True), json=json)
+    from mustela.runtime.lease import TakeOver
+
+    def request(heard: _Listener) -> TakeOver:
+        return TakeOver(take_over=heard.asker(), by=heard.standbys.ready()[0].standby)
+
+    return _told(settings, _take_over(settings, timeout, request), json=json)
 
 
 def _told(settings: Settings, running: Lease, *, json: bool) -> int:
@@ -127,20 +145,27 @@ def _told(settings: Settings, running: Lease, *, json: bool) -> int:
     return ExitCode.OK
 
 
-def _take_over(settings: Settings, timeout: float, *, forced: bool) -> Lease:
-    from mustela.runtime.lease import TakeOver
-    from mustela.runtime.switching import no_standby
+def _take_over(
+    settings: Settings, timeout: float, request: Callable[[_Listener], TakeOver]
+) -> Lease:
+    from mustela.runtime.switching import no_standby, standby_behind, told_standbys
 
     name = settings.application_id
     with _Listener(settings) as heard:
         heard.listen(_LISTEN_S, until=heard.standbys.ready)
-        ready, before = heard.standbys.ready(), heard.incarnation
-        if not ready:
-            raise no_standby(name, heard.standbys.alive())
-        asker = f"{socket.gethostname()}/{os.getpid()}/{heard.clock.now_ms()}"
-        heard.log.write(TakeOver(take_over=asker, by=ready[0].standby if forced else ""))
-        heard.listen(timeout, until=lambda: heard.incarnation > before)
-        running = heard.running
+        before = heard.incarnation
+        if not heard.standbys.ready():
+            raise no_standby(name, told_standbys(heard.standbys.alive()))
+        asked = request(heard)
+        heard.log.write(asked)
+        heard.listen(
+            timeout, until=lambda: heard.incarnation > before or heard.refused(asked) is not None
+        )
+        running, refused = heard.running, heard.refused(asked)
+        if refused is not None and refused.behind:
+            raise standby_behind(name, refused)
+        if refused is not None:
+            raise no_standby(name, refused.waiting)
         if heard.incarnation <= before or running is None:
             msg = f"no other instance of {name} runs after {timeout:g} seconds"
             raise SwitchTimeoutError(
@@ -169,6 +194,7 @@ class _Listener:
         self.standbys = ReportedStandbys(self.clock)
         self._heard_at = 0.0
         self._position: int | None = None
+        self._refused: dict[str, SwitchRefused] = {}
 
     def __enter__(self) -> _Listener:
         """Begin."""
@@ -177,6 +203,14 @@ class _Listener:
     def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.log.close()
+
+    def asker(self) -> str:
+        """Return a name for a request."""
+        return f"{socket.gethostname()}/{os.getpid()}/{self.clock.now_ms()}"
+
+    def refused(self, request: TakeOver) -> SwitchRefused | None:
+        """Return the answer that nobody hands over, if there was one."""
+        return self._refused.get(request.take_over)
 
     def listen(self, seconds: float, until: Any = bool) -> None:
         """Listen for some seconds, or until something is so."""
@@ -188,7 +222,7 @@ class _Listener:
             self.clock.sleep(_PAUSE_S)
 
     def _look(self) -> None:
-        from mustela.runtime.lease import Lease, StandbyReport
+        from mustela.runtime.lease import Lease, StandbyReport, SwitchRefused
 
         is_new = self._position is not None
         self._position, rows = self.log.read_rows(self._position, _LOOKED_AT)
@@ -198,6 +232,8 @@ class _Listener:
                 self._take(row, now)
             elif isinstance(row, StandbyReport) and is_new:
                 self.standbys.note(row)
+            elif isinstance(row, SwitchRefused):
+                self._refused[row.refused] = row
 
     def _take(self, lease: Lease, now: float) -> None:
         self.incarnation = max(self.incarnation, lease.incarnation)

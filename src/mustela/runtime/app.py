@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from mustela.clock import Clock, SystemClock
@@ -394,10 +393,14 @@ class App(Hooked, SqlReadable):
         """
         self._let_pause("resume", paused=False)
 
-    def hand_over(self) -> None:
-        """Hand over to a standby at the end of the running epoch; returns at once.
+    def hand_over(self, to: str = "", *, force: bool = False) -> None:
+        """Hand over to a standby at an epoch's end, once it has caught up; returns at once.
 
         With ``standby`` this instance waits as the standby then, otherwise it stops.
+
+        Args:
+            to: A standby, or a host that has one; empty for any.
+            force: Whether to hand over also before it has caught up.
 
         Raises:
             AppStateError: If the application does not run.
@@ -414,7 +417,7 @@ class App(Hooked, SqlReadable):
         if self._life is None or self.state not in {AppState.RUNNING, AppState.PAUSED}:
             msg = f"the application cannot hand over while it is {self.state.value}"
             raise AppStateError(msg, fix="ask the instance that runs: see mustela ha status")
-        self._life.standbys.switch(self.settings.application_id)
+        self._life.standbys.switch(self.settings.application_id, to, force=force)
 
     def promote(self) -> None:
         """Let this standby take over from the running instance, without asking it.
@@ -519,12 +522,7 @@ class App(Hooked, SqlReadable):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop; raise the error that ended the application, unless the block itself raised."""
         self.close()
         if kind is None and self._error is not None:
@@ -582,7 +580,7 @@ class App(Hooked, SqlReadable):
             stop=lambda: threading.Thread(target=self._stop_in_time, daemon=True).start(),
             say=self._standing.say,
             indicators=self._indicators,
-            switch=self.hand_over,
+            switch=lambda to, force: self.hand_over(to, force=force),
             promote=self.promote,
             standbys=lambda: () if self._life is None else self._life.standbys.alive(),
             queries=self._queries,

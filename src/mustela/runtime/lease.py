@@ -27,6 +27,7 @@ __all__ = [
     "LeaseTroubleError",
     "LeaseWatch",
     "StandbyReport",
+    "SwitchRefused",
     "TakeOver",
     "decode_lease",
     "decode_lease_row",
@@ -71,6 +72,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         ended: Whether it has stopped.
         error: The code of the error that ended it, if one did.
         state: What it is at, as `AppState` names it; empty if the release did not yet report that.
+        successor: The standby that it has handed over to, if it has.
     """
 
     instance: str
@@ -83,6 +85,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     error: str = ""
     state: str = ""
+    successor: str = ""
 
     @property
     def told(self) -> str:
@@ -128,13 +131,33 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True):
         take_over: Names the request.
         by: The standby that takes over without asking the running instance, which may not answer;
             empty to ask it.
+        to: Whom the running instance hands over to: a standby, or a host; empty for any.
+        force: Whether it does so before the standby has caught up.
     """
 
     take_over: str
     by: str = ""
+    to: str = ""
+    force: bool = False
 
 
-LeaseRow = Lease | StandbyReport | TakeOver
+class SwitchRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a running instance that does not hand over.
+
+    Attributes:
+        refused: Names the request.
+        committed: The epoch that a standby had to reach.
+        waiting: The standbys that are alive, for messages.
+        behind: Whether one was ready, and did not reach that epoch in time.
+    """
+
+    refused: str
+    committed: int
+    waiting: str
+    behind: bool
+
+
+LeaseRow = Lease | StandbyReport | TakeOver | SwitchRefused
 """A row of the lease topic. Versions that know leases alone pass over the others."""
 
 
@@ -201,7 +224,7 @@ def decode_lease(value: bytes | None) -> Lease | None:
 
 def decode_lease_row(value: bytes | None) -> LeaseRow | None:
     """Return a row of the lease topic, or None if this version cannot read it."""
-    for kind in (Lease, StandbyReport, TakeOver):
+    for kind in (Lease, StandbyReport, TakeOver, SwitchRefused):
         try:
             return msgspec.json.decode(value or b"", type=kind)
         except msgspec.MsgspecError:
@@ -246,21 +269,27 @@ class LeaseKeeper:
         self.trouble: Exception | None = None
         self._untold: Exception | None = None
 
+    @property
+    def instance(self) -> str:
+        """The name of the instance in its leases."""
+        return self._lease.instance
+
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin, unless it has begun."""
+        if not self._has_begun:
+            self._thread.start()
 
     def write(self, row: LeaseRow) -> None:
-        """Write another row, before `start`; the connection is then there for the first lease.
+        """Write another row, before `start` or in its thread: the connection is that of the leases.
 
         Raises:
             MustelaError: If the broker does not accept it.
         """
         self._log.write(row)
 
-    def close(self) -> None:
-        """Close the connections of a keeper that was not started."""
-        self._log.close()
+    @property
+    def _has_begun(self) -> bool:
+        return self._thread.ident is not None
 
     def wait_until_said(self, is_stopped: Callable[[], bool]) -> None:
         """Wait until the lease was written for the first time, or that has failed.
@@ -271,17 +300,21 @@ class LeaseKeeper:
         while not self._has_said.wait(_PAUSE_S) and not is_stopped():
             pass
 
-    def stop(self, *, ended: bool, error: str = "") -> None:
+    def stop(self, *, ended: bool, error: str = "", successor: str = "") -> None:
         """Stop renewing, and report the end of the instance; do not wait long for a broker.
 
         Args:
             ended: Whether to report the end: a fenced instance writes nothing any more.
             error: The code of the error that ends it, if one does.
+            successor: The standby that it hands over to, if it does.
         """
         self._says_end = ended
-        self._lease = msgspec.structs.replace(self._lease, error=error)
+        self._lease = msgspec.structs.replace(self._lease, error=error, successor=successor)
         self._stop.set()
-        self._thread.join(_JOIN_S)
+        if self._has_begun:
+            self._thread.join(_JOIN_S)
+        else:
+            self._log.close()
 
     def untold(self) -> LeaseTroubleError | None:
         """Return a trouble that was not returned before, whether or not it is over."""
@@ -360,13 +393,32 @@ class LeaseWatch:
         self._marked: int | None = None
 
     def mark(self) -> None:
-        """Remember the end of the topic, for `newcomer`."""
+        """Remember the end of the topic, for `newcomer` and `before`; `living` does so, too."""
         self._marked, _ = self._log.read(None)
 
     def newcomer(self) -> Lease | None:
         """Return the lease of an instance that has written one since `mark`, or None; at once."""
         _, leases = self._log.read(self._marked)
         return _newest(_open(leases))
+
+    def before(self, instance: str) -> Lease | None:
+        """Return the lease of an instance that spoke first, or None; at once.
+
+        Of several that begin to live at the same time, the order of the topic chooses one: all of
+        them read the same.
+
+        Args:
+            instance: One that has written a lease since `mark`; others are before it if their first
+                lease since then is.
+        """
+        _, leases = self._log.read(self._marked)
+        alive = _open(leases)
+        for lease in leases:
+            if lease.instance == instance:
+                return None
+            if lease.instance in alive:
+                return alive[lease.instance]
+        return None
 
     def has_run(self) -> bool:
         """Return whether one of the last leases is of an instance that had made its claim."""
@@ -388,7 +440,7 @@ class LeaseWatch:
 
         That is no time if the last instance reported its end, and a few seconds otherwise.
         """
-        position, leases = self._log.read(None)
+        self._marked, leases = self._log.read(None)
         waited_for = _open(leases)
         if not waited_for:
             return None
@@ -396,7 +448,7 @@ class LeaseWatch:
         while self._clock.monotonic() < deadline:
             if self._pause(self._pause_s):
                 return None
-            position, new = self._log.read(position)
+            self._marked, new = self._log.read(self._marked)
             fresh = _newest(_open(new))
             if fresh is not None:
                 return fresh

@@ -12,7 +12,7 @@ from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch
 from mustela.runtime.passing_faults import PassingFaults
 
-__all__ = ["TURN_S", "Standby", "is_its_turn", "others_alive"]
+__all__ = ["TURN_S", "Standby", "is_first", "is_its_turn", "others_alive"]
 
 
 _PAUSE_S = 0.1
@@ -37,6 +37,8 @@ class Standby:
         on_rows: Receives what others write into the lease topic.
         report: Writes the report about itself, if there is one yet.
         before: Returns how many other standbys take over rather than this one.
+        begin: Reports from now on that this instance is alive; returns its name in leases.
+        take_back: Reports that it is not, after all: another one was first.
         expects: Whether another instance will be alive in a moment: this one has handed over.
     """
 
@@ -44,6 +46,8 @@ class Standby:
     on_rows: Callable[[list[LeaseRow]], object]
     report: Callable[[], object]
     before: Callable[[], int] = int
+    begin: Callable[[], str] = str
+    take_back: Callable[[], object] = bool
     expects: bool = False
 
 
@@ -74,6 +78,8 @@ def others_alive(
 ) -> Iterator[Lease]:
     """Yield the lease of another instance as long as one is alive.
 
+    Of several that find at the same time that none is, all but one go on waiting.
+
     Args:
         settings: Name the application.
         clock: Wall and monotonic time.
@@ -102,7 +108,10 @@ def others_alive(
             elif clock.monotonic() < expected_until:
                 if standby.wait(_PAUSE_S):
                     return
-            elif faults.retry(lambda: is_its_turn(watch, clock, standby), listener.on_error):
+            elif faults.retry(
+                lambda: is_its_turn(watch, clock, standby) and is_first(watch, standby),
+                listener.on_error,
+            ):
                 return
     finally:
         log.close()
@@ -112,7 +121,7 @@ def is_its_turn(watch: LeaseWatch, clock: Clock, standby: Standby) -> bool:
     """Return whether none of the standbys that go first has begun to take over.
 
     Args:
-        watch: Listens for their leases.
+        watch: Listens for their leases, since it found none.
         clock: Monotonic time.
         standby: Tells how many go first; each gets `TURN_S` seconds.
     """
@@ -120,10 +129,32 @@ def is_its_turn(watch: LeaseWatch, clock: Clock, standby: Standby) -> bool:
     if not before:
         return True
     until = clock.monotonic() + TURN_S * before
-    watch.mark()
     while clock.monotonic() < until:
         if standby.wait(_PAUSE_S):
             return True
         if watch.newcomer() is not None:
             return False
     return True
+
+
+def is_first(watch: LeaseWatch, standby: Standby) -> bool:
+    """Let this instance report that it is alive; return whether no other one did so before it.
+
+    This only spares instances that start, or take over, at the same time from fencing each other.
+    One that was told to take over does not ask.
+
+    Args:
+        watch: Has found that none is alive.
+        standby: Reports for this instance.
+    """
+    if standby.wait(0.0):
+        return True
+    name = standby.begin()
+    try:
+        is_first = watch.before(name) is None
+    except BaseException:
+        standby.take_back()
+        raise
+    if not is_first:
+        standby.take_back()
+    return is_first

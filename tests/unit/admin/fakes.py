@@ -91,7 +91,7 @@ class FakeApp:
             pause=lambda: self.asked.append("pause"),
             resume=lambda: self.asked.append("resume"),
             stop=lambda: self.asked.append("stop"),
-            switch=lambda: self.asked.append("switch"),
+            switch=lambda to, force: self.asked.append(f"switch {to} {force}"),
             promote=lambda: self.asked.append("promote"),
             say=self.said.append,
             indicators=self.indicators,

@@ -316,7 +316,8 @@ def test_threads_show_what_each_worker_is_at(app: FakeApp) -> None:
         ("/pause", "pause"),
         ("/resume", "resume"),
         ("/shutdown", "stop"),
-        ("/ha/switch", "switch"),
+        ("/ha/switch", "switch  False"),
+        ("/ha/switch?to=b&force=true", "switch b True"),
         ("/ha/promote", "promote"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.clock import ManualClock
-from mustela.runtime.lease import Lease, LeaseRow, StandbyReport, TakeOver
+from mustela.runtime.lease import Lease, LeaseRow, StandbyReport, SwitchRefused, TakeOver
 
 TTL_MS = 3_000
 
@@ -111,6 +111,33 @@ def test_a_switch_that_nobody_answers_says_where_to_look(
     shown: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert shown["running"]["host"] == "a"
     assert [one["epoch"] for one in shown["standbys"]] == [4]
+
+
+@pytest.mark.parametrize(("behind", "code"), [(True, "STANDBY_BEHIND"), (False, "NO_STANDBY")])
+def test_a_switch_that_is_refused_says_why_and_can_be_forced(
+    world: World, capsys: pytest.CaptureFixture[str], behind: bool, code: str
+) -> None:
+    """The running instance answers the request, and goes on."""
+
+    def refuse() -> list[LeaseRow]:
+        asked = [row for row in world.rows if isinstance(row, TakeOver)]
+        answers = [
+            SwitchRefused(refused=row.take_over, committed=9, waiting="b at 4", behind=behind)
+            for row in asked
+            if not row.force
+        ]
+        forced = any(row.force for row in asked)
+        return [lease("b", 4)] if forced else [lease("a", 3), standby(), *answers]
+
+    world.live = refuse
+    assert main(["ha", "switch", "app", "--to", "b"]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert code in told
+    assert "b at 4" in told
+    (request,) = (row for row in world.rows if isinstance(row, TakeOver))
+    assert request.to == "b"
+    assert main(["ha", "switch", "app", "--force"]) == ExitCode.OK
+    assert ("mustela ha switch app --force" in told) == behind
 
 
 def test_the_status_shows_nobody_where_nobody_says_anything(

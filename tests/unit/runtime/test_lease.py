@@ -20,7 +20,7 @@ from mustela.runtime.lease import (
     encode_lease,
     lease_spec,
 )
-from mustela.runtime.standby import TURN_S, Standby, is_its_turn
+from mustela.runtime.standby import TURN_S, Standby, is_first, is_its_turn
 
 SOON = 120.0
 
@@ -106,19 +106,70 @@ class Waits:
 def test_a_standby_lets_those_before_it_try() -> None:
     """For two seconds each; it takes its turn if none begins, or if it is told to."""
     log = FakeLeaseLog(lease("dead"))
+
+    def has_turn(waits: Waits) -> bool:
+        watch = LeaseWatch(log, waits.clock)
+        watch.mark()
+        return is_its_turn(watch, waits.clock, waits.standby)
+
     waits = Waits(0)
-    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert has_turn(waits)
     assert waits.seconds == 0
     waits = Waits(2)
-    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert has_turn(waits)
     assert waits.seconds == pytest.approx(2 * TURN_S, abs=0.2)
     waits = Waits(2)
     waits.is_promoted = True
-    assert is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert has_turn(waits)
     assert waits.seconds < TURN_S
     waits = Waits(2, lambda: log.leases.append(lease("next")))
-    assert not is_its_turn(LeaseWatch(log, waits.clock), waits.clock, waits.standby)
+    assert not has_turn(waits)
     assert waits.seconds < TURN_S
+
+
+@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
+def test_of_those_that_begin_at_the_same_time_the_topic_chooses_one(order: str) -> None:
+    """Each of them has found that none is alive before any of them says that it is."""
+    log, clock = FakeLeaseLog(lease("dead")), ManualClock()
+    chosen: list[str] = []
+    watches = {name: LeaseWatch(log, clock) for name in order}
+    for watch in watches.values():
+        assert watch.living() is None
+    for name in order:
+
+        def begin(name: str = name) -> str:
+            log.write(lease(name))
+            return name
+
+        def take_back(name: str = name) -> None:
+            log.write(lease(name, ended=True))
+
+        standby = Standby(
+            wait=lambda _: False, on_rows=bool, report=bool, begin=begin, take_back=take_back
+        )
+        if is_first(watches[name], standby):
+            chosen.append(name)
+    assert chosen == [order[0]]
+    assert watches[order[1]].last() == lease(order[0])
+
+
+def test_who_wrote_first_is_first_although_it_speaks_again_later() -> None:
+    """And one that has ended meanwhile, or is dead, is before nobody."""
+    log, clock = FakeLeaseLog(lease("dead")), ManualClock()
+    watch = LeaseWatch(log, clock)
+    watch.mark()
+    for one in (lease("gone"), lease("a"), lease("gone", ended=True), lease("b"), lease("a")):
+        log.write(one)
+    assert watch.before("a") is None
+    assert watch.before("b") == lease("a")
+
+
+def test_one_that_is_told_to_take_over_does_not_ask_who_is_first() -> None:
+    """A promotion is for an instance that is alive."""
+    log = FakeLeaseLog()
+    waits = Waits(0)
+    waits.is_promoted = True
+    assert is_first(LeaseWatch(log, waits.clock), waits.standby)
 
 
 def test_a_lease_survives_the_topic() -> None:

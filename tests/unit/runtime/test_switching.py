@@ -10,15 +10,23 @@ from mustela.runtime.lease import (
     Lease,
     LeaseRow,
     StandbyReport,
+    SwitchRefused,
     TakeOver,
     decode_lease,
     decode_lease_row,
     encode_lease,
 )
-from mustela.runtime.switching import NoStandbyError, Standbys
+from mustela.runtime.switching import (
+    CAUGHT_UP_S,
+    NoStandbyError,
+    Standbys,
+    standby_behind,
+)
 
 
-def report(name: str = "b", *, ready: bool = True, place: str = "boot:/state") -> StandbyReport:
+def report(
+    name: str = "b", *, ready: bool = True, place: str = "boot:/state", epoch: int = 4
+) -> StandbyReport:
     """A standby says that it waits."""
     return StandbyReport(
         standby=name,
@@ -27,7 +35,7 @@ def report(name: str = "b", *, ready: bool = True, place: str = "boot:/state") -
         place=place,
         time_ms=1,
         ttl_ms=3_000,
-        epoch=4,
+        epoch=epoch,
         memory_bytes=1 << 20,
         ready=ready,
     )
@@ -39,14 +47,25 @@ class Running:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.handed_over = 0
+        self.committed = 4
         self.said: list[str] = []
-        self.standbys = Standbys(self.clock, self._hand_over, self.said.append)
+        self.answers: list[LeaseRow] = []
+        self.standbys = Standbys(
+            self.clock,
+            lambda: self.committed,
+            self._hand_over,
+            self.said.append,
+            self.answers.append,
+        )
 
     def _hand_over(self) -> None:
         self.handed_over += 1
 
 
-@pytest.mark.parametrize("row", [report(), TakeOver(take_over="me", by="b")])
+REFUSED = SwitchRefused(refused="me", committed=7, waiting="b", behind=True)
+
+
+@pytest.mark.parametrize("row", [report(), TakeOver(take_over="me", by="b"), REFUSED])
 def test_other_rows_of_the_lease_topic_are_no_leases(row: LeaseRow) -> None:
     """For a version that knows leases alone, too: it lacks what each of its leases has."""
     data = encode_lease(row)
@@ -65,7 +84,8 @@ def test_who_is_asked_hands_over_to_a_standby_that_is_ready() -> None:
     assert running.handed_over == 0
     running.standbys.hear([report(), TakeOver(take_over="me")])
     assert running.handed_over == 1
-    assert running.said[-1] == "hands over to the standby on there (process 8)"
+    assert running.said[-1] == "hands over to the standby on there (process 8), which has epoch 4"
+    assert running.standbys.successor == "b"
     running.clock.advance(3_001)
     running.standbys.hear([TakeOver(take_over="me")])
     assert running.handed_over == 1
@@ -84,10 +104,79 @@ def test_without_a_standby_a_switch_is_refused_and_its_fix_helps() -> None:
     running.standbys.hear([report(ready=False)])
     with pytest.raises(NoStandbyError) as raised:
         running.standbys.switch("app")
-    assert raised.value.evidence == {"waiting": "on there (process 8)"}
+    assert raised.value.evidence == {"waiting": "on there (process 8), not ready at epoch 4"}
     running.standbys.hear([report()])
     running.standbys.switch("app")
     assert running.handed_over == 1
+
+
+def test_a_switch_waits_until_the_standby_has_what_was_committed_when_it_was_asked() -> None:
+    """Meanwhile the instance goes on, and commits: what it commits then is not waited for."""
+    running = Running()
+    running.committed = 7
+    running.standbys.hear([report(epoch=4), TakeOver(take_over="me")])
+    running.committed = 9
+    running.standbys.hear([])
+    running.standbys.hear([report(epoch=6)])
+    assert running.handed_over == 0
+    running.standbys.hear([report(epoch=7)])
+    assert running.handed_over == 1
+    running.standbys.hear([report(epoch=8)])
+    assert running.handed_over == 1
+
+
+def test_a_standby_that_does_not_catch_up_gets_nothing_unless_forced() -> None:
+    """Who asked is told, and what the fix says helps; a later report changes nothing."""
+    running = Running()
+    running.committed = 7
+    running.standbys.hear([report(epoch=4), TakeOver(take_over="me")])
+    for _ in range(int(CAUGHT_UP_S)):
+        running.clock.advance(1_000)
+        assert running.answers == []
+        running.standbys.hear([report(epoch=5)])
+    (answer,) = running.answers
+    assert isinstance(answer, SwitchRefused)
+    assert (answer.refused, answer.committed, answer.behind) == ("me", 7, True)
+    assert answer.waiting == "on there (process 8), ready at epoch 5"
+    running.standbys.hear([report(epoch=7)])
+    assert running.handed_over == 0
+    error = standby_behind("app", answer)
+    assert error.code == "STANDBY_BEHIND"
+    assert str(error.fix).endswith("mustela ha switch app --force")
+    running.committed = 9
+    running.standbys.hear([TakeOver(take_over="me", force=True)])
+    assert (running.handed_over, len(running.answers)) == (1, 1)
+
+
+def test_who_is_named_takes_over_and_nobody_else() -> None:
+    """By its whole name or by its host; the others let it try first."""
+    running = Running()
+    running.standbys.hear([report("a/1/5"), report("b/1/5", epoch=3), report("b/2/5")])
+    running.standbys.hear([TakeOver(take_over="me", to="c")])
+    assert (running.handed_over, len(running.answers)) == (0, 1)
+    running.standbys.hear([TakeOver(take_over="me", to="b")])
+    assert (running.handed_over, running.standbys.successor) == (1, "b/2/5")
+    others = Running().standbys
+    others.hear_of_others([report("a/1/5"), report("b/1/5"), ended("b/2/5")])
+    names = ("a/1/5", "b/1/5", "b/2/5")
+    assert [others.before(name, ready=True) for name in names] == [1, 1, 0]
+    others.hear_of_others([ended("", is_over=False)])
+    assert [others.before(name, ready=True) for name in names] == [0, 1, 2]
+
+
+def ended(successor: str, *, is_over: bool = True) -> Lease:
+    """An instance that has handed over says so, or another one that it lives."""
+    return Lease(
+        instance="first",
+        incarnation=3,
+        host="here",
+        pid=7,
+        started_ms=1,
+        time_ms=2,
+        ttl_ms=9_000,
+        ended=is_over,
+        successor=successor,
+    )
 
 
 def test_a_standby_with_the_same_directory_is_known() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from mustela.clock import Clock
 from mustela.config.settings import Settings
 from mustela.errors import MustelaError
+from mustela.faultpoints import reach
 from mustela.plan.plan import Plan
 from mustela.processes import resident_bytes
 from mustela.runtime.commit.barrier import Phase
@@ -112,8 +113,10 @@ class Life:
         self._name = f"{socket.gethostname()}/{os.getpid()}/{means.clock.now_ms()}"
         self.standbys = Standbys(
             means.clock,
-            lambda: standing.ask_to_hand_over(waits=means.settings.standby),
-            standing.say,
+            committed=lambda: -1 if self.coordinator is None else self.coordinator.state.epoch,
+            hand_over=lambda: standing.ask_to_hand_over(waits=means.settings.standby),
+            say=standing.say,
+            answer=lambda row: None if self._keeper is None else self._keeper.write(row),
         )
 
     def live(self) -> None:
@@ -132,10 +135,8 @@ class Life:
                 return
         # Before anything is read or created: what `mustela reset` deletes after it has found no
         # instance must not be what this one has seen.
-        keeper = self._keeper or self._new_keeper()
-        keeper.start()
+        keeper = self._begin_lease()
         try:
-            keeper.wait_until_said(standing.stopping.is_set)
             world, checked = self._ready or self._check()
         except BaseException as error:
             keeper.stop(ended=True, error=_code_of(error))
@@ -160,7 +161,8 @@ class Life:
                 ended = _code_of(error)
                 raise
             finally:
-                keeper.stop(ended=not self._is_fenced(), error=ended)
+                successor = self.standbys.successor
+                keeper.stop(ended=not self._is_fenced(), error=ended, successor=successor)
         finally:
             if warm is not None and self.coordinator is None:
                 warm.stop()
@@ -168,7 +170,9 @@ class Life:
 
     def _reach(self, warm: WarmStandby, state: CommittedState) -> None:
         self._times.ends("claim")
+        reach("standby-claimed")
         warm.reach(state)
+        reach("standby-caught-up")
         self._times.ends("catch-up")
 
     def _new_coordinator(self, engine: Engine, world: World, checked: Recovery) -> Coordinator:
@@ -243,7 +247,8 @@ class Life:
         """Let a standby begin while this instance closes its state, unless it has the same."""
         self._standing.has_handed_over = True
         if not self.standbys.share_state(place_of(self._means.settings)):
-            keeper.stop(ended=True)
+            keeper.stop(ended=True, successor=self.standbys.successor)
+            reach("handing-over")
 
     def _stand_by(self, engine: Engine) -> WarmStandby | None:
         """Wait while another instance is alive, or until this one is asked to stop.
@@ -257,6 +262,13 @@ class Life:
         def wait(seconds: float) -> bool:
             return standing.stopping.wait(seconds) or standing.is_promoted.is_set()
 
+        def begin() -> str:
+            if warm is not None:
+                self._times.ends("silence")
+            name = self._begin_lease().instance
+            reach("standby-begins")
+            return name
+
         expects, standing.has_handed_over = standing.has_handed_over, False
         standby = Standby(
             wait=wait,
@@ -265,6 +277,8 @@ class Life:
             before=lambda: self.standbys.before(
                 self._name, ready=warm is not None and warm.is_ready
             ),
+            begin=begin,
+            take_back=self._end_lease,
             expects=expects,
         )
         try:
@@ -280,8 +294,6 @@ class Life:
         if standing.stopping.is_set():
             self._cool(warm, engine)
             return None
-        if warm is not None:
-            self._times.ends("silence")
         standing.set(AppState.STARTING)
         return warm
 
@@ -289,6 +301,19 @@ class Life:
         self.standbys.hear_of_others(rows)
         if any(isinstance(row, TakeOver) and row.by == self._name for row in rows):
             self._standing.is_promoted.set()
+
+    def _begin_lease(self) -> LeaseKeeper:
+        """Report from now on that this instance is alive; return when it was said."""
+        self._keeper = keeper = self._keeper or self._new_keeper()
+        keeper.start()
+        keeper.wait_until_said(self._standing.stopping.is_set)
+        return keeper
+
+    def _end_lease(self) -> None:
+        """Report that this instance is alive no longer, if it has reported that it is."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.stop(ended=True)
 
     def _new_keeper(self) -> LeaseKeeper:
         settings = self._means.settings
@@ -351,8 +376,7 @@ class Life:
             self._means.published.end()
             warm.stop()
             engine.stop()
-        if self._keeper is not None:
-            self._keeper.close()
+        self._end_lease()
         if self._ready is not None:
             self._ready[0].cluster.close()
 

@@ -135,6 +135,7 @@ class ReplicaCopies:
                     reach("replica-before-pending")
                     assert committed.token is not None
                     environment.write_pending(committed.token, before, changes)
+                    reach("replica-after-pending")
                     return is_whole
         self._before_bulk()
         _, read = make_current(self, stage.index, group, committed)

@@ -19,7 +19,7 @@ from mustela.topology.graph import TopologyGraph
 __all__ = ["Admin", "Inspected", "Watched", "hosts_elsewhere_of", "workers_of"]
 
 
-def _nothing() -> None:
+def _nothing(*_arguments: object) -> None:
     """Do nothing."""
 
 
@@ -36,7 +36,8 @@ class Watched:
         pause: Commits the running epoch, and starts no other.
         resume: Ends the pause.
         stop: Asks it to finish the running epoch and stop, and returns at once.
-        switch: Hands over to a standby at the end of the running epoch, and returns at once.
+        switch: Hands over to a standby, by its name or any if that is empty; with True also to one
+            that has not caught up. Returns at once.
         promote: Lets this standby take over from the running instance, and returns at once.
         standbys: Returns the last reports of the standbys that this instance hears of.
         say: Sends a message to the application's listeners.
@@ -56,7 +57,7 @@ class Watched:
     stop: Callable[[], None]
     say: Callable[[str], None]
     indicators: Indicators | None = None
-    switch: Callable[[], None] = _nothing
+    switch: Callable[[str, bool], None] = _nothing
     promote: Callable[[], None] = _nothing
     standbys: Callable[[], Sequence[StandbyReport]] = tuple
     hosts_elsewhere: Callable[[], Sequence[str]] = tuple
