@@ -9,10 +9,10 @@ from operator import le
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from mustela.kernel.aggregates.aggregate import NO_PARTIAL_DELETES, AggregateOperator, make_fold
+from mustela.kernel.aggregates.aggregate import AggregateOperator, make_fold
+from mustela.kernel.aggregates.partial_fold import PartialFold
 from mustela.kernel.core.each import drop, without
 from mustela.kernel.core.encode import encode_column
-from mustela.kernel.core.isolate import copy_value
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
 from mustela.serdes.primitives import BytesSerde, IntSerde, StrSerde, UUIDSerde
@@ -207,49 +207,19 @@ class FoldCombiner(Combiner):
     def open(self) -> None:
         """Build the fold."""
         super().open()
-        self._fold = make_fold(self.node, partials=False)
-        self._failures_of_adder = self.user_failures(self.node.adder)
-        # A function that changes its argument and then raises must not damage the previous
-        # aggregate.
-        self._careful = self.processing_handler != "fail"
+        self._fold = PartialFold(
+            make_fold(self.node, partials=False),
+            self.user_failures(self.node.adder),
+            careful=self.processing_handler != "fail",
+        )
         self._partials: dict[Any, Any] = {}
 
     def process_one(self, batch: Batch) -> Batch | None:
         """Fold the records of a batch into the partial results."""
         batch, identities = self.note(self.without_null_values(batch))
-        self._fold_rows(batch, identities)
+        self._fold.add(self._partials, identities, batch)
         full = len(self._partials) > self.options.combine_keys_max
         return self._handed_on(self.finish() if full else None)
-
-    def _fold_rows(self, batch: Batch, identities: list[Any]) -> None:
-        fold, partials, careful = self._fold, self._partials, self._careful
-        rows = zip(identities, batch.keys, batch.values, strict=True)
-        for row, (place, key, value) in enumerate(rows):
-            old = partials.get(place)
-            try:
-                new = fold(key, value, copy_value(old) if careful else old)
-                if new is None:
-                    raise TypeError(NO_PARTIAL_DELETES)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                new = self._folded_again((key, value, old), batch, row, error)
-                if new is None:
-                    continue
-            partials[place] = new
-
-    def _folded_again(
-        self, arguments: tuple[Any, Any, Any], batch: Batch, row: int, error: Exception
-    ) -> Any:
-        """Fold a row that failed as often as its handler wants; return None if that is in vain."""
-        key, value, old = arguments
-        return self._failures_of_adder.retried(
-            batch, row, error, lambda: self._folded(key, value, copy_value(old))
-        )
-
-    def _folded(self, key: Any, value: Any, total: Any) -> Any:
-        new = self._fold(key, value, total)
-        if new is None:
-            raise TypeError(NO_PARTIAL_DELETES)
-        return new
 
     def finish(self) -> Batch | None:
         """Flush the partial results."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from mustela.api.window_specs import TimeWindowSpec
-from mustela.kernel.aggregates.aggregate import NO_PARTIAL_DELETES, AggregateOperator
-from mustela.kernel.core.isolate import copy_value
+from mustela.kernel.aggregates.aggregate import AggregateOperator
+from mustela.kernel.aggregates.partial_fold import PartialFold
 from mustela.kernel.windows.window_aggregate import make_window_fold
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
@@ -180,11 +180,11 @@ class WindowFoldCombiner(_Combiner):
     def open(self) -> None:
         """Build the fold."""
         super().open()
-        self._fold = make_window_fold(self.node, partials=False)
-        self._failures_of_adder = self.user_failures(self.node.adder)
-        # A function that changes its argument and then raises must not damage the previous
-        # aggregate.
-        self._careful = self.processing_handler != "fail"
+        self._fold = PartialFold(
+            make_window_fold(self.node, partials=False),
+            self.user_failures(self.node.adder),
+            careful=self.processing_handler != "fail",
+        )
 
     def cannot_combine(self, batch: Batch) -> list[bool] | None:
         """Return the null values: a reducer gets them too, but null is not a partial result."""
@@ -194,34 +194,7 @@ class WindowFoldCombiner(_Combiner):
 
     def combine(self, batch: Batch, names: list[bytes]) -> set[int]:
         """Fold the records."""
-        partials, careful = self._partials, self._careful
-        failed: set[int] = set()
-        for row, (name, key, value) in enumerate(zip(names, batch.keys, batch.values, strict=True)):
-            old = partials.get(name)
-            try:
-                partials[name] = self._folded(key, value, copy_value(old) if careful else old)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                new = self._folded_again((key, value, old), batch, row, error)
-                if new is None:
-                    failed.add(row)
-                else:
-                    partials[name] = new
-        return failed
-
-    def _folded_again(
-        self, arguments: tuple[Any, Any, Any], batch: Batch, row: int, error: Exception
-    ) -> Any:
-        """Fold a row that failed as often as its handler wants; return None if that is in vain."""
-        key, value, old = arguments
-        return self._failures_of_adder.retried(
-            batch, row, error, lambda: self._folded(key, value, copy_value(old))
-        )
-
-    def _folded(self, key: Any, value: Any, total: Any) -> Any:
-        new = self._fold(key, value, total)
-        if new is None:
-            raise TypeError(NO_PARTIAL_DELETES)
-        return new
+        return self._fold.add(self._partials, names, batch)
 
     def alone(self, batch: Batch, key_bytes: list[bytes]) -> Batch | None:
         """Fold each record by itself."""
@@ -229,16 +202,8 @@ class WindowFoldCombiner(_Combiner):
             rows = batch.with_values(batch.values)
             rows.key_bytes = key_bytes
             return rows
-        values: list[Any] = []
-        kept: list[int] = []
-        for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
-            try:
-                new = self._folded(key, value, None)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                new = self._folded_again((key, value, None), batch, row, error)
-            if new is not None:
-                values.append(new)
-                kept.append(row)
-        rows = batch.take(kept).with_values(values)
+        kept: dict[int, Any] = {}
+        self._fold.add(kept, range(len(batch)), batch)
+        rows = batch.take(list(kept)).with_values(list(kept.values()))
         rows.key_bytes = [key_bytes[row] for row in kept]
         return rows if kept else None
