@@ -28,6 +28,7 @@ from mustela_dev.broker.jars import (
 from mustela_dev.broker.locks import LockTimeoutError, locked
 from mustela_dev.broker.probe import LOOPBACK
 from mustela_dev.broker.process import (
+    BrokerAddressError,
     BrokerAlreadyRunningError,
     BrokerDidNotStartError,
     BrokerNotRunningError,
@@ -178,6 +179,21 @@ def test_another_port_or_none_is_free(tmp_path: Path, stand_in: StandIn) -> None
         assert said == "choose another port, or none to get a free one"
         with DevelopmentBroker(tmp_path / "data", options=options) as other:
             assert other.port != port
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize("address", ["0.0.0.0", "some-host", "192.0.2.1", "::1"])
+def test_an_address_of_this_host_is_listened_on(
+    tmp_path: Path, stand_in: StandIn, address: str
+) -> None:
+    """BrokerAddressError: what clients cannot be told, or is another host's, is refused."""
+    options = stand_in(RUNS)
+    refused = DevelopmentBroker(tmp_path / "data", options=replace(options, listen=address))
+    said = fix_of(BrokerAddressError, refused.start)
+    assert said == "name one IPv4 address of this host; `ip -4 address` lists them"
+    right = replace(options, listen="127.0.0.2")
+    with DevelopmentBroker(tmp_path / "data", options=right) as broker:
+        assert broker.bootstrap_servers == f"127.0.0.2:{broker.port}"
 
 
 def test_a_broker_that_did_not_start_says_where_to_look(

@@ -88,3 +88,44 @@ def test_a_broker_that_runs_without_security_is_not_passed_off_as_secure(
         assert start_broker(place, options=plain) == status == broker_status(place)
     finally:
         stop_broker(place)
+
+
+def test_a_certificate_names_the_address_that_clients_elsewhere_use(tmp_path: Path) -> None:
+    """It is made anew for another address, and kept for the same one."""
+    from cryptography import x509
+
+    def names() -> set[str]:
+        chain = x509.load_pem_x509_certificates((security.directory / "server.pem").read_bytes())
+        found = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return {str(one) for one in found.get_values_for_type(x509.IPAddress)}
+
+    security = make_security(tmp_path, now_ms=NOW_MS)
+    assert names() == {"127.0.0.1"}
+    security = make_security(tmp_path, now_ms=NOW_MS, address="192.0.2.7")
+    assert names() == {"127.0.0.1", "192.0.2.7"}
+    before = security.ca.read_bytes()
+    assert make_security(tmp_path, now_ms=NOW_MS, address="192.0.2.7").ca.read_bytes() == before
+    security.write_client_files(9092, "192.0.2.7")
+    assert "192.0.2.7:9092" in security.environment_file.read_text()
+
+
+def test_whoever_listens_for_others_demands_a_login(
+    tmp_path: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--listen` alone is enough: no plain listener is ever at an address of the network."""
+    from dataclasses import replace
+
+    from mustela_dev.broker import daemon, process
+
+    for module in (daemon, process):
+        monkeypatch.setattr(module, "answers", lambda *_: True)
+    plain, place = stand_in("exec sleep 1000"), tmp_path / "data"
+    try:
+        status = start_broker(place, port=free_port(), options=replace(plain, listen="127.0.0.2"))
+        assert status.bootstrap_servers == f"127.0.0.2:{status.port}"
+        assert status.client_env is not None
+        assert "PLAINTEXT" not in (place / "server.properties").read_text()
+        with pytest.raises(BrokerAlreadyRunningError, match=r"already running, at 127\.0\.0\.2"):
+            start_broker(place, options=replace(plain, listen="127.0.0.3"))
+    finally:
+        stop_broker(place)

@@ -91,8 +91,9 @@ def start_broker(
         options: Further options. The broker is never tied to this program.
 
     Raises:
-        BrokerAlreadyRunningError: If it runs on another port than ``port``, or without the security
-            that is asked for.
+        BrokerAddressError: If clients cannot be told the address that it is to listen on.
+        BrokerAlreadyRunningError: If it runs on another port than ``port`` or at another address
+            than the options say, or without the security that is asked for.
         BrokerDidNotStartError: If it ended or did not answer in time.
         BrokerDirectoryError: If the data directory cannot be written.
         BrokerPortError: If ``port`` is taken.
@@ -106,7 +107,7 @@ def start_broker(
     with locked(place / LOCK_FILE, lambda: chosen.jars.say(waiting)):
         found = read_record(place)
         if found is not None and found.mark is not None and found.mark.alive:
-            _refuse_other(place, found, port, secure=chosen.secure)
+            _refuse_other(place, found, port, chosen)
             _wait_for_answer(place, found, chosen.start_timeout_s)
             return broker_status(place)
         if found is None and port is None and is_free(DEFAULT_PORT):
@@ -154,21 +155,26 @@ def broker_status(data_dir: Path | None = None) -> BrokerStatus:
         data_dir=place,
         log_file=log_file,
         running=running,
-        answering=running and answers(found.port, found.cluster_id, _login(place, found)),
+        answering=running and _answers(place, found),
         pid=found.mark.pid if running and found.mark is not None else None,
         port=found.port,
-        bootstrap_servers=f"{LOOPBACK}:{found.port}",
+        bootstrap_servers=f"{found.address}:{found.port}",
         cluster_id=found.cluster_id,
         client_env=None if security is None else security.environment_file,
         client_yaml=None if security is None else security.settings_file,
     )
 
 
-def _refuse_other(place: Path, found: BrokerRecord, port: int | None, *, secure: bool) -> None:
+def _refuse_other(
+    place: Path, found: BrokerRecord, port: int | None, options: BrokerOptions
+) -> None:
     what = ""
     if port is not None and port != found.port:
         what = f"the broker of {place} is already running, on port {found.port}, not {port}"
-    elif secure and not found.secure:
+    elif options.listen not in (LOOPBACK, found.address):
+        here = f"{found.address}, not {options.listen}"
+        what = f"the broker of {place} is already running, at {here}"
+    elif options.secure and not found.secure:
         what = f"the broker of {place} is already running, without TLS and a login"
     if what:
         raise BrokerAlreadyRunningError(
@@ -181,10 +187,13 @@ def _login(place: Path, found: BrokerRecord) -> Login | None:
     return None if security is None else security.login
 
 
+def _answers(place: Path, found: BrokerRecord) -> bool:
+    return answers(found.port, found.cluster_id, _login(place, found), found.address)
+
+
 def _wait_for_answer(place: Path, found: BrokerRecord, limit_s: float) -> None:
-    login = _login(place, found)
     for _ in range(max(1, int(limit_s / ANSWER_POLL_S))):
         gone = found.mark is None or not found.mark.alive
-        if gone or answers(found.port, found.cluster_id, login):
+        if gone or _answers(place, found):
             return
         time.sleep(ANSWER_POLL_S)

@@ -38,7 +38,12 @@ class Login:
 
 
 def answers(
-    port: int, cluster_id: str, login: Login | None = None, *, timeout_s: float = 2.0
+    port: int,
+    cluster_id: str,
+    login: Login | None = None,
+    address: str = LOOPBACK,
+    *,
+    timeout_s: float = 2.0,
 ) -> bool:
     """Return whether the broker of cluster ``cluster_id`` on ``port`` accepts requests.
 
@@ -48,14 +53,15 @@ def answers(
         port: The port.
         cluster_id: The id of the cluster.
         login: How to log in, if the broker wants that.
+        address: Where it listens.
         timeout_s: Seconds that each step may take.
     """
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=timeout_s) as bare:
+        with socket.create_connection((address, port), timeout=timeout_s) as bare:
             if login is None:
                 return _named(bare, cluster_id)
             context = ssl.create_default_context(cafile=str(login.ca))
-            with context.wrap_socket(bare, server_hostname=LOOPBACK) as connection:
+            with context.wrap_socket(bare, server_hostname=address) as connection:
                 return _logged_in(connection, login) and _named(connection, cluster_id)
     except (OSError, struct.error, UnicodeDecodeError):
         return False
@@ -120,25 +126,25 @@ def _text(reply: bytes, place: int) -> tuple[str | None, int]:
     return reply[place : place + size].decode(), place + size
 
 
-def is_free(port: int) -> bool:
-    """Return whether a server could listen on ``port`` of the loopback interface now."""
+def is_free(port: int, address: str = LOOPBACK) -> bool:
+    """Return whether a server could listen on ``port`` of an address of this host now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         # As in Java, a recently closed connection does not count.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            server.bind((LOOPBACK, port))
+            server.bind((address, port))
             server.listen(1)
         except OSError:
             return False
     return True
 
 
-def free_port(*, besides: int = 0) -> int:
+def free_port(*, besides: int = 0, address: str = LOOPBACK) -> int:
     """Return a port that a server could listen on now, other than ``besides``."""
     for _ in range(PORT_TRIES):
         port = PORT_FIRST + secrets.randbelow(PORT_LAST - PORT_FIRST)
-        if port != besides and is_free(port):
+        if port != besides and is_free(port, address):
             return port
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-        server.bind((LOOPBACK, 0))
+        server.bind((address, 0))
         return int(server.getsockname()[1])

@@ -1,12 +1,14 @@
-"""A real Apache Kafka broker as one process on the loopback interface, controlled from Python."""
+"""A real Apache Kafka broker as one process, on the loopback interface unless told otherwise."""
 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import os
 import re
 import secrets
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -39,6 +41,7 @@ from mustela_dev.broker.settings import (
 )
 
 __all__ = [
+    "BrokerAddressError",
     "BrokerAlreadyRunningError",
     "BrokerDidNotStartError",
     "BrokerNotRunningError",
@@ -84,6 +87,12 @@ class BrokerNotRunningError(UsageError):
     code = "BROKER_NOT_RUNNING"
 
 
+class BrokerAddressError(UsageError):
+    """The broker cannot be reached at the address that it was told to listen on."""
+
+    code = "BROKER_ADDRESS"
+
+
 class BrokerPortError(EnvironmentFault):
     """Another program listens on the requested port."""
 
@@ -99,6 +108,8 @@ class BrokerOptions:
         tied: Whether the broker is killed when the thread that started it ends, and so when its
             program ends in any way. Otherwise it outlives the program.
         secure: Whether clients need TLS and a login: those of `DevelopmentBroker.client_settings`.
+        listen: The address that clients reach it at. Any but the loopback interface's needs TLS
+            and a login, whatever ``secure`` says.
         jars: Where its jars and its Java come from, and where messages go.
         start_timeout_s: Seconds that it may take to answer.
         stop_timeout_s: Seconds that it may take to stop before it is killed.
@@ -107,13 +118,19 @@ class BrokerOptions:
     fast_start: bool = False
     tied: bool = True
     secure: bool = False
+    listen: str = LOOPBACK
     jars: JarRequest = field(default_factory=JarRequest)
     start_timeout_s: float = 120.0
     stop_timeout_s: float = 30.0
 
+    @property
+    def demands_login(self) -> bool:
+        """Whether clients need TLS and a login."""
+        return self.secure or self.listen != LOOPBACK
+
 
 class DevelopmentBroker:
-    """One Kafka process, both broker and controller, that listens on 127.0.0.1 only.
+    """One Kafka process, both broker and controller, that listens on 127.0.0.1 by default.
 
     Its data and its port survive stop, kill and start with the same data directory. Use it from one
     thread at a time.
@@ -205,7 +222,7 @@ class DevelopmentBroker:
         Raises:
             BrokerNotRunningError: If it was never started.
         """
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self._known_record().address}:{self.port}"
 
     @property
     def client_settings(self) -> dict[str, str]:
@@ -253,6 +270,7 @@ class DevelopmentBroker:
         """Start it, and return when it answers.
 
         Raises:
+            BrokerAddressError: If clients cannot be told the address that it is to listen on.
             BrokerAlreadyRunningError: If a process serves the data directory already.
             BrokerDidNotStartError: If it ended or did not answer in time; it does not keep running
                 then.
@@ -261,6 +279,7 @@ class DevelopmentBroker:
             JavaNotFoundError: If no suitable Java is found.
             EnvironmentFault: If its jars are not available; see `resolve_jars`.
         """
+        _check_address(self._options.listen)
         self._refuse_second()
         java = self._options.jars.java or find_java(self._options.jars.environment)
         path = class_path(replace(self._options.jars, java=java))
@@ -353,15 +372,16 @@ class DevelopmentBroker:
     def _choose_ports(self, java: Java, path: str) -> BrokerRecord:
         before = self._record or read_record(self.data_dir)
         port = self._wanted_port or (before.port if before else 0)
-        if port and not is_free(port):
+        address = self._options.listen
+        if port and not is_free(port, address):
             if self._wanted_port is not None:
-                what = f"port {port} of {LOOPBACK} is taken"
+                what = f"port {port} of {address} is taken"
                 raise BrokerPortError(what, fix="choose another port, or none to get a free one")
             port = 0
-        port = port or free_port()
+        port = port or free_port(address=address)
         controller_port = free_port(besides=port)
         security = self._security(port)
-        secured = security.server_properties(port, controller_port) if security else {}
+        secured = security.server_properties(port, controller_port, address) if security else {}
         changes = server_properties(port, controller_port, {**secured, **self._properties})
         write_private(self.data_dir / "server.properties", properties_text(changes))
         cluster_id = _cluster_id(self.data_dir) or _new_cluster_id()
@@ -372,13 +392,15 @@ class DevelopmentBroker:
             port=port,
             controller_port=controller_port,
             secure=security is not None,
+            address=address,
         )
 
     def _security(self, port: int) -> BrokerSecurity | None:
-        if not self._options.secure:
+        if not self._options.demands_login:
             return None
-        security = make_security(self.data_dir, now_ms=SystemClock().now_ms())
-        security.write_client_files(port)
+        address = self._options.listen
+        security = make_security(self.data_dir, now_ms=SystemClock().now_ms(), address=address)
+        security.write_client_files(port, address)
         return security
 
     def _format(self, java: Java, path: str, cluster_id: str) -> None:
@@ -433,7 +455,7 @@ class DevelopmentBroker:
         for _ in range(max(1, int(limit_s / POLL_S))):
             if not child.alive:
                 self._raise_did_not_start("it ended")
-            if answers(record.port, record.cluster_id, login):
+            if answers(record.port, record.cluster_id, login, record.address):
                 return
             time.sleep(POLL_S)
         self._raise_did_not_start(f"it did not answer on port {record.port} for {limit_s:g} s")
@@ -452,6 +474,30 @@ class DevelopmentBroker:
             self._record = replace(self._record, mark=None)
             if self.data_dir.is_dir():
                 write_record(self.data_dir, self._record)
+
+
+def _check_address(address: str) -> None:
+    """See whether clients elsewhere can be told an address.
+
+    Raises:
+        BrokerAddressError: If it is a name or no single address, or not one of this host's.
+    """
+    try:
+        told = ipaddress.ip_address(address)
+        with socket.socket(socket.AF_INET6 if told.version == 6 else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except (ValueError, OSError) as problem:
+        what = f"the development broker cannot listen on {address!r}: {problem}"
+    else:
+        if told.version == 4 and not told.is_unspecified:
+            return
+        what = f"the development broker cannot listen on {address!r}"
+    raise BrokerAddressError(
+        what,
+        why="clients connect to the address that the broker tells them, and its certificate names",
+        fix="name one IPv4 address of this host; `ip -4 address` lists them",
+        fields={"address": address},
+    )
 
 
 def class_path(request: JarRequest | None = None, *, sets: tuple[str, ...] = ("kafka",)) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from mustela.errors import EnvironmentFault
 from mustela_dev.broker.child import ProcessMark
+from mustela_dev.broker.probe import LOOPBACK
 
 __all__ = [
     "FORMAT",
@@ -41,6 +42,7 @@ class BrokerRecord:
         controller_port: The port of its controller.
         mark: Its process, if it was started and not stopped.
         secure: Whether it was started with TLS and a login.
+        address: Where clients reach it.
     """
 
     cluster_id: str
@@ -48,6 +50,7 @@ class BrokerRecord:
     controller_port: int
     mark: ProcessMark | None = None
     secure: bool = False
+    address: str = LOOPBACK
 
 
 def read_record(directory: Path) -> BrokerRecord | None:
@@ -63,6 +66,7 @@ def read_record(directory: Path) -> BrokerRecord | None:
             port=int(table["port"]),
             controller_port=int(table["controller_port"]),
             secure=bool(table.get("secure", False)),
+            address=str(table.get("address", LOOPBACK)),
             mark=None
             if mark is None
             else ProcessMark(
@@ -82,6 +86,7 @@ def write_record(directory: Path, record: BrokerRecord) -> None:
         "port": record.port,
         "controller_port": record.controller_port,
         "secure": record.secure,
+        "address": record.address,
         "process": None
         if mark is None
         else {"pid": mark.pid, "started": mark.started, "boot": mark.boot},

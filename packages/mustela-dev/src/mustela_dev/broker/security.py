@@ -79,12 +79,15 @@ class BrokerSecurity:
             "ssl.ca.location": str(self.ca),
         }
 
-    def server_properties(self, port: int, controller_port: int) -> dict[str, str]:
+    def server_properties(
+        self, port: int, controller_port: int, address: str = LOOPBACK
+    ) -> dict[str, str]:
         """Return what is different about the properties of the broker.
 
         Args:
             port: The port for clients.
-            controller_port: The port of the controller.
+            controller_port: The port of the controller, which listens on loopback alone.
+            address: Where clients reach it.
         """
         users = {USER: self.password, BROKER_USER: self.broker_password}
         known = "".join(f' user_{name}="{password}"' for name, password in users.items())
@@ -92,8 +95,8 @@ class BrokerSecurity:
         jaas = f"{_PLAIN} required {login}{known};"
         each = ("sasl_ssl", "controller")
         return {
-            "listeners": f"SASL_SSL://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-            "advertised.listeners": f"SASL_SSL://{LOOPBACK}:{port}",
+            "listeners": f"SASL_SSL://{address}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+            "advertised.listeners": f"SASL_SSL://{address}:{port}",
             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
             "inter.broker.listener.name": "SASL_SSL",
             "sasl.enabled.mechanisms": "PLAIN",
@@ -107,13 +110,14 @@ class BrokerSecurity:
             "ssl.truststore.location": str(self.ca),
         }
 
-    def write_client_files(self, port: int) -> None:
+    def write_client_files(self, port: int, address: str = LOOPBACK) -> None:
         """Write the settings of an application, for the owner only.
 
         Args:
             port: The port for clients.
+            address: Where clients reach the broker.
         """
-        servers, properties = f"{LOOPBACK}:{port}", self.client_properties()
+        servers, properties = f"{address}:{port}", self.client_properties()
         variables = {"MUSTELA__BOOTSTRAP_SERVERS": servers} | {
             f"MUSTELA__KAFKA__{name.upper().replace('.', '_')}": text
             for name, text in properties.items()
@@ -143,12 +147,15 @@ def find_security(data_dir: Path) -> BrokerSecurity | None:
         return None
 
 
-def make_security(data_dir: Path, *, now_ms: int) -> BrokerSecurity:
-    """Return the security of a data directory; certificates that are about to expire are made anew.
+def make_security(data_dir: Path, *, now_ms: int, address: str = LOOPBACK) -> BrokerSecurity:
+    """Return the security of a data directory.
+
+    Certificates that are about to expire, or do not name the address, are made anew.
 
     Args:
         data_dir: The broker's data directory.
         now_ms: The time, in milliseconds since 1970.
+        address: Where clients reach the broker.
 
     Raises:
         BrokerDirectoryError: If the directory cannot be written.
@@ -157,39 +164,42 @@ def make_security(data_dir: Path, *, now_ms: int) -> BrokerSecurity:
     make_private(directory)
     now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
     known = find_security(data_dir)
-    if known is not None and _lasts(known, now):
+    if known is not None and _lasts(known, now, address):
         return known
     security = known or BrokerSecurity(
         directory=directory,
         password=secrets.token_urlsafe(PASSWORD_BYTES),
         broker_password=secrets.token_urlsafe(PASSWORD_BYTES),
     )
-    _certify(security, now)
+    _certify(security, now, address)
     users = {"password": security.password, "broker_password": security.broker_password}
     write_private(directory / "users.json", json.dumps({"format": FORMAT, **users}) + "\n")
     return security
 
 
-def _lasts(security: BrokerSecurity, now: datetime.datetime) -> bool:
+def _lasts(security: BrokerSecurity, now: datetime.datetime, address: str) -> bool:
     from cryptography import x509
 
     try:
         certificate = x509.load_pem_x509_certificate(security.ca.read_bytes())
-        complete = (security.directory / "server.pem").is_file()
+        chain = x509.load_pem_x509_certificates((security.directory / "server.pem").read_bytes())
+        names = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError):
         return False
     left = certificate.not_valid_after_utc - now
-    return complete and left >= datetime.timedelta(days=VALID_LEFT_DAYS_MIN)
+    named = ipaddress.ip_address(address) in names.get_values_for_type(x509.IPAddress)
+    return named and left >= datetime.timedelta(days=VALID_LEFT_DAYS_MIN)
 
 
-def _certify(security: BrokerSecurity, now: datetime.datetime) -> None:
-    """Make an authority, and a certificate for this machine's loopback names."""
+def _certify(security: BrokerSecurity, now: datetime.datetime, address: str) -> None:
+    """Make an authority, and a certificate for this machine's loopback names and an address."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK))]
+    addresses = [ipaddress.ip_address(one) for one in dict.fromkeys((LOOPBACK, address))]
+    names = [x509.DNSName("localhost"), *(x509.IPAddress(one) for one in addresses)]
     ca_name = _name("mustela development authority")
     ca = (
         _draft(ca_name, ca_name, authority, now)

@@ -25,7 +25,7 @@ rootLogger.appenderRef.out.ref = out
 def server_properties(
     port: int, controller_port: int, changes: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the properties of a broker that is its own controller and listens on loopback only.
+    """Return the properties of a broker that is its own controller and listens on loopback alone.
 
     Nothing is deleted by age, because records with old timestamps would be deleted at once; set
     ``retention.ms`` on a topic to change this. Topics are not created automatically.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from mustela.cli.console import ExitCode, Json, print_json, print_table, say
+from mustela_dev.broker.probe import LOOPBACK
 from mustela_dev.commands.jars import jar_request
 
 if TYPE_CHECKING:
@@ -25,7 +26,14 @@ Data = Annotated[
 ]
 Port = Annotated[
     int | None,
-    Parameter(name="--port", help="Port on the loopback interface; by default 9092 if it is free."),
+    Parameter(name="--port", help="Port for clients; by default 9092 if it is free."),
+]
+Listen = Annotated[
+    str,
+    Parameter(
+        name="--listen",
+        help="An IPv4 address of this host, for clients elsewhere; all but 127.0.0.1 need a login.",
+    ),
 ]
 
 
@@ -35,6 +43,7 @@ def start(
     port: Port = None,
     heap_mb: int = 512,
     secure: bool = False,
+    listen: Listen = LOOPBACK,
     json: Json = False,
 ) -> int:
     """Start the broker and return when it answers; a running one is reported.
@@ -43,17 +52,21 @@ def start(
     localhost, and a user with a password are made, and written with the settings of an application
     into the data directory, for you alone.
 
+    With --listen, programs on other hosts reach it too, and need the same: the certificate names
+    the address, and the written settings with the authority's certificate go to those hosts.
+
     Args:
         data: Its data directory.
         port: Its port.
         heap_mb: Its Java heap, in megabytes.
         secure: Let in only who logs in, over TLS (SASL_SSL).
+        listen: An IPv4 address of this host; any but 127.0.0.1 brings --secure with it.
         json: Print JSON.
     """
     from mustela_dev.broker.daemon import start_broker
     from mustela_dev.broker.process import BrokerOptions
 
-    options = BrokerOptions(jars=jar_request(), secure=secure)
+    options = BrokerOptions(jars=jar_request(), secure=secure, listen=listen)
     return _report(start_broker(data, port=port, heap_mb=heap_mb, options=options), json=json)
 
 
