@@ -15,17 +15,19 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext
 
-from mustela.errors import UsageError
+from mustela.errors import EnvironmentFault, UsageError
 from mustela.java import Java, find_java
 from mustela.logs.options import LogOptions
 from mustela.spark import jvm as jvms
 from mustela.spark.converters import ask_no_test_helpers
 from mustela.spark.jvm_log import set_levels
+from mustela.spark.masters import is_local, network_properties, submitted_properties
 from mustela.spark.scratch import give_back, take_scratch
 
 __all__ = [
     "LINGER_S",
     "ForcedSparkPropertyError",
+    "SparkNotStartedError",
     "check_joined",
     "forced_properties",
     "is_stopped",
@@ -36,6 +38,7 @@ __all__ = [
     "release_context",
     "starts_directly",
     "take_context",
+    "with_submitted",
 ]
 
 LINGER_S = 15.0
@@ -53,8 +56,6 @@ there until ten minutes have gone by. It may still grow to ``spark.driver.memory
 
 _DEFAULTS = {
     "spark.master": "local[*]",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.driver.maxResultSize": "0",
     # What the JVM does for an epoch is little: the first compiler's code is good enough, and the
@@ -66,7 +67,6 @@ _DEFAULTS = {
     "spark.ui.retainedStages": "5",
     "spark.ui.retainedTasks": "50",
     "spark.eventLog.enabled": "false",
-    "spark.authenticate": "true",
     "spark.locality.wait": "0",
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
@@ -101,6 +101,12 @@ class ForcedSparkPropertyError(UsageError):
     code = "SPARK_PROPERTY_FORCED"
 
 
+class SparkNotStartedError(EnvironmentFault):
+    """Spark refused to start a context."""
+
+    code = "SPARK_NOT_STARTED"
+
+
 def forced_properties() -> dict[str, str]:
     """Return the Spark properties that cannot be changed, with their values."""
     return dict(_FORCED)
@@ -111,6 +117,7 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         ForcedSparkPropertyError: If the user set a forced property to another value.
+        MasterUnknownError: As `network_properties`, and so on.
 
     Example:
         >>> properties_for({"spark.master": "local[3]"})["spark.master"]
@@ -124,8 +131,10 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
                 why="an epoch runs as a whole and only once, so that nothing is lost or duplicated",
                 fix=f"remove {name} from the settings",
             )
-    properties = {**_DEFAULTS, **user, **_FORCED}
-    local = properties["spark.master"].startswith("local")
+    master = user.get("spark.master", _DEFAULTS["spark.master"])
+    local = is_local(master)
+    network = network_properties(user, master=master)
+    properties = {**_DEFAULTS, **network, **user, **_FORCED}
     if local:
         properties = {**_LOCAL_DEFAULTS, **properties}
     if local and _JAVA_OPTIONS not in user:
@@ -133,14 +142,27 @@ def properties_for(user: Mapping[str, str]) -> dict[str, str]:
     if local and sys.platform == "linux":
         # Over TCP, small frames wait for delayed acknowledgements: 40 ms for each task.
         properties.setdefault("spark.python.unix.domain.socket.enabled", "true")
-    if not local:
-        properties.setdefault("spark.network.crypto.enabled", "true")
     return properties
+
+
+def with_submitted(user: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's properties, and what they do not say but ``spark-submit`` was given.
+
+    Its ``--master`` holds against a setting: whoever submits has prepared for it. ``local[*]`` is
+    also what it says if nobody named a master, and that gives way.
+    """
+    submitted = submitted_properties(SparkContext, os.environ)
+    merged = {**submitted, **user}
+    master = submitted.get("spark.master", "local[*]")
+    if os.environ.get("PYSPARK_GATEWAY_PORT") and master != "local[*]":
+        merged["spark.master"] = master
+    return merged
 
 
 def starts_directly(user: Mapping[str, str]) -> bool:
     """Whether a context with the user's properties runs in a JVM that is started here."""
-    return jvms.can_start(properties_for(user), os.environ)
+    local = is_local(user.get("spark.master", _DEFAULTS["spark.master"]))
+    return local and jvms.can_start(properties_for(user), os.environ)
 
 
 def check_joined(properties: Mapping[str, str]) -> None:
@@ -189,27 +211,47 @@ def open_context(
         record: Where the JVM writes an archive of its classes when it ends.
         logs: How the application logs, if Mustela set that up.
     """
-    properties = properties_for(user)
+    properties = properties_for(with_submitted(user))
     conf = SparkConf(loadDefaults=False)
     conf.setAppName(f"mustela {application_id}")
     for name, value in properties.items():
         conf.set(name, value)
     java = find_java()
     ask_no_test_helpers()
+    here = {"SPARK_LOCAL_IP": properties.get("spark.driver.bindAddress")}
+    if is_local(properties["spark.master"]):
+        here["PYSPARK_PYTHON"] = sys.executable
+    elif not os.environ.get("PYSPARK_PYTHON"):
+        # As Spark does it: the Python of this name on each executor's host.
+        here["PYSPARK_PYTHON"] = properties.get("spark.pyspark.python", sys.executable)
     with (
         _environment(
             JAVA_HOME=str(java.home),
-            PYSPARK_PYTHON=sys.executable,
-            SPARK_LOCAL_IP=properties["spark.driver.bindAddress"],
             PYSPARK_PIN_THREAD="true",
+            **{name: value for name, value in here.items() if value is not None},
         ),
         _own_jvm(java, properties, record, logs),
     ):
-        context: Any = SparkContext(conf=conf)
+        try:
+            context: Any = SparkContext(conf=conf)
+        except Py4JError as error:
+            raise _not_started(error, properties["spark.master"]) from None
     context.setLogLevel("ERROR")
     if logs is not None:
         set_levels(context, logs)
     return context
+
+
+def _not_started(error: Exception, master: str) -> SparkNotStartedError:
+    java = getattr(error, "java_exception", None)
+    said = str(error if java is None else java.toString()).strip().splitlines()[0]
+    return SparkNotStartedError(
+        f"Spark could not start with {master}: {said}",
+        why="Spark refused its properties, or did not reach its master",
+        fix="see that the master runs at this address and takes this application's login; the "
+        "property that Spark names is set in the settings spark.…, or by spark-submit",
+        fields={"master": master},
+    )
 
 
 @contextmanager

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
-from mustela.spark.session import ForcedSparkPropertyError, forced_properties, properties_for
+import pytest
+from py4j.protocol import Py4JError
+
+from mustela.errors import MustelaError
+from mustela.spark import session
+from mustela.spark.masters import MasterUnknownError, MasterUnreachableError, SparkSecretError
+from mustela.spark.session import (
+    ForcedSparkPropertyError,
+    SparkNotStartedError,
+    forced_properties,
+    open_context,
+    properties_for,
+    with_submitted,
+)
+
+STANDALONE = "spark://127.0.0.1:7077"
 
 
 def test_the_user_may_change_defaults_and_add_more() -> None:
@@ -34,12 +51,68 @@ def test_every_attempt_of_an_epoch_is_a_whole_one() -> None:
     assert properties["spark.speculation"] == "false"
 
 
-def test_a_cluster_encrypts_what_it_shuffles_and_a_single_host_does_not() -> None:
-    """On one host nothing leaves the machine."""
+def test_processes_authenticate_wherever_somebody_brings_them_the_secret() -> None:
+    """A standalone master does not: there the secret is its administrator's, or there is none."""
+    assert properties_for({})["spark.authenticate"] == "true"
     assert "spark.network.crypto.enabled" not in properties_for({})
-    cluster = properties_for({"spark.master": "spark://host:7077"})
-    assert cluster["spark.network.crypto.enabled"] == "true"
-    assert "spark.python.unix.domain.socket.enabled" not in cluster
+    for master in ("yarn", "k8s://https://host:6443"):
+        managed = properties_for({"spark.master": master})
+        assert managed["spark.authenticate"] == "true"
+        assert managed["spark.network.crypto.enabled"] == "true"
+        assert "spark.driver.host" not in managed
+    assert properties_for({"spark.master": STANDALONE})["spark.authenticate"] == "false"
+    secret = {"spark.master": STANDALONE, "spark.authenticate.secret": "told"}
+    assert properties_for(secret)["spark.authenticate"] == "true"
+    assert properties_for(secret)["spark.network.crypto.enabled"] == "true"
+
+
+def test_a_driver_is_reached_where_it_reaches_the_master() -> None:
+    """Loopback only if the master is there; and what the user says stays as it is."""
+    assert properties_for({"spark.master": STANDALONE})["spark.driver.host"] == "127.0.0.1"
+    said = {"spark.master": STANDALONE, "spark.driver.host": "192.0.2.1"}
+    assert properties_for(said)["spark.driver.host"] == "192.0.2.1"
+    assert "spark.driver.bindAddress" not in properties_for({"spark.master": STANDALONE})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "right"),
+    [
+        ({"spark.master": "mesos://a:1"}, MasterUnknownError, {"spark.master": "local[*]"}),
+        (
+            {"spark.master": "spark://no-such-host.invalid:7077"},
+            MasterUnreachableError,
+            {"spark.driver.host": "192.0.2.1"},
+        ),
+        (
+            {"spark.master": STANDALONE, "spark.authenticate": "true"},
+            SparkSecretError,
+            {"spark.authenticate.secret": "told"},
+        ),
+    ],
+    ids=["unknown", "unreachable", "no secret"],
+)
+def test_the_fix_of_what_a_master_cannot_do_helps(
+    wrong: dict[str, str], error: type[MustelaError], right: dict[str, str]
+) -> None:
+    """Each names the property that makes the start go on."""
+    with pytest.raises(error) as caught:
+        properties_for(wrong)
+    assert all(name in (caught.value.fix or "") for name in right)
+    assert properties_for(wrong | right)
+
+
+def test_what_a_submitter_says_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's file of defaults gives way to settings; both are more than our own defaults."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\nspark.master  spark://127.0.0.1:7077\nspark.ui.enabled=true\nother.x 1\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    found = properties_for(with_submitted({"spark.driver.memory": "1g"}))
+    assert found["spark.master"] == STANDALONE
+    assert found["spark.ui.enabled"] == "true"
+    assert found["spark.driver.memory"] == "1g"
+    assert "other.x" not in found
+    assert with_submitted({"spark.master": "local[2]"})["spark.master"] == "local[2]"
 
 
 def test_a_local_context_listens_on_the_loopback_only() -> None:
@@ -55,15 +128,40 @@ def test_the_heap_is_small_where_records_go_by_file() -> None:
     name = "spark.driver.extraJavaOptions"
     for option in ("-Xmn", "-Xms", "-XX:MaxHeapFreeRatio="):
         assert option in properties_for({})[name]
-        assert option not in properties_for({"spark.master": "spark://host:7077"})[name]
+        assert option not in properties_for({"spark.master": STANDALONE})[name]
     assert properties_for({name: "-XX:+UseZGC"})[name] == "-XX:+UseZGC"
 
 
 def test_a_long_pause_ends_nothing_where_driver_and_executor_are_one() -> None:
-    """A machine that slept for a week goes on; on a cluster Spark's own limits hold."""
+    """A machine that slept for a week goes on; on a cluster a lost host is given up in seconds."""
     local = properties_for({})
     assert local["spark.network.timeout"] == "20d"
     assert int(local["spark.executor.heartbeat.maxFailures"]) > 1_000_000
     assert properties_for({"spark.network.timeout": "90s"})["spark.network.timeout"] == "90s"
-    cluster = properties_for({"spark.master": "spark://host:7077"})
-    assert "spark.network.timeout" not in cluster
+    cluster = properties_for({"spark.master": STANDALONE})
+    assert cluster["spark.network.timeout"] == "20s"
+
+
+def test_a_start_that_spark_refuses_is_told_in_sparks_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody's bug: the property that Spark names is set as it wants, and Spark starts."""
+
+    class Refusing:
+        _gateway = None
+
+        def __init__(self, conf: Any) -> None:
+            if conf.get("spark.network.timeoutInterval") == "60s":
+                msg = "requirement failed: spark.network.timeoutInterval should be less"
+                raise Py4JError(msg)
+
+        def setLogLevel(self, _level: str) -> None:
+            pass
+
+    monkeypatch.setattr(session, "SparkContext", Refusing)
+    monkeypatch.setattr(session, "_own_jvm", lambda *_: nullcontext())
+    user = {"spark.master": STANDALONE, "spark.network.timeoutInterval": "60s"}
+    with pytest.raises(SparkNotStartedError, match="timeoutInterval should be less") as caught:
+        open_context("shop", user)
+    assert "the property that Spark names" in (caught.value.fix or "")
+    assert open_context("shop", user | {"spark.network.timeoutInterval": "5s"})
