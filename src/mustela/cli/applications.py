@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -14,7 +15,15 @@ from mustela.errors import UsageError
 if TYPE_CHECKING:
     from mustela.config.settings import Settings
 
-__all__ = ["BadAssignmentError", "describe", "explain", "parse_assignments", "run", "topology"]
+__all__ = [
+    "BadAssignmentError",
+    "Start",
+    "describe",
+    "explain",
+    "parse_assignments",
+    "run",
+    "topology",
+]
 
 Target = Annotated[str, Parameter(name="MODULE:APP")]
 Debug = Annotated[bool, Parameter(name="--debug", negative=(), show=False)]
@@ -36,16 +45,24 @@ class NoAdminServerError(UsageError):
     code = "ADMIN_NOT_RUNNING"
 
 
-def run(
-    target: Target,
-    /,
-    *,
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How an application is started.
+
+    Attributes:
+        standby: Wait while another instance runs, ready to take over.
+        hold_format: Write what the release before can read, until it is started without this.
+        master: Spark's master; by default the setting spark.master, and that is local[*].
+        dry_run: Only show which of the program's files go to the executors of a cluster.
+    """
+
     standby: Annotated[
         bool,
         Parameter(
             name="--standby", negative=(), help="Wait while another instance runs: standby=true."
         ),
-    ] = False,
+    ] = False
     hold_format: Annotated[
         bool,
         Parameter(
@@ -53,7 +70,34 @@ def run(
             negative=(),
             help="Write what the release before can read: hold_format=true.",
         ),
-    ] = False,
+    ] = False
+    master: Annotated[
+        str | None,
+        Parameter(
+            name="--master", help="Where epochs run, as in spark.master: spark://HOST:7077, yarn, …"
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            name="--dry-run",
+            negative=(),
+            help="Only show which files of the program a cluster's executors are given.",
+        ),
+    ] = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return what it means as settings."""
+        said = {"standby": self.standby, "hold_format": self.hold_format}
+        found: dict[str, Any] = {name: True for name, wanted in said.items() if wanted}
+        return found if self.master is None else {**found, "spark.master": self.master}
+
+
+def run(
+    target: Target,
+    /,
+    *,
+    start: Start | None = None,
     set: Assignments = None,
     json: Json = False,
     debug: Debug = False,
@@ -62,8 +106,7 @@ def run(
 
     Args:
         target: The module, and the name of the application in it.
-        standby: Wait while another instance runs, ready to take over.
-        hold_format: Write what the release before can read, until it is started without this.
+        start: How it is started.
         set: Settings for this run.
         json: Print events on standard output as JSON, one per line. The log goes to standard
             error; the settings log.level and log.format say what is in it.
@@ -74,9 +117,10 @@ def run(
 
     app = load_app(target)
     app.debug = app.debug or debug
-    app.configure(**parse_assignments(set or ()), **({"standby": True} if standby else {}))
-    if hold_format:
-        app.configure(hold_format=True)
+    start = start or Start()
+    app.configure(**parse_assignments(set or ()) | start.settings())
+    if start.dry_run:
+        return _show_code(json=json)
     secrets = secrets_of(app.settings.model_dump())
     if json:
         app.add_listener(EventPrinter(app.settings.application_id, secrets))
@@ -85,6 +129,21 @@ def run(
     except Exception as error:  # noqa: BLE001 - all end as text and a code
         show_error(error, debug=app.debug, secrets=secrets)
         return exit_code_of(error)
+    return ExitCode.OK
+
+
+def _show_code(*, json: bool) -> int:
+    """Show what the program has to be on the executors of a cluster for its functions to run."""
+    from mustela.runtime.user_code import sum_of, user_code
+
+    modules = user_code()
+    if json:
+        told = [{"module": one.name, "file": one.path, "bytes": len(one.text)} for one in modules]
+        print_json({"sha256": sum_of(modules), "files": told})
+    else:
+        for one in modules:
+            print(f"{one.path}  {one.name}  {len(one.text)} bytes")
+        say(f"{len(modules)} files, SHA-256 {sum_of(modules)}")
     return ExitCode.OK
 
 

@@ -29,6 +29,7 @@ from mustela.runtime.batch import BatchEngineError, BatchRequest, BatchResult
 from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.status.snapshot import WorkerView
+from mustela.runtime.user_code import user_code
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.frames import (
@@ -208,7 +209,10 @@ class SparkEngine:
         if self._logs is not None:
             logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
             program = replace(program, logs=logs)
-        shipment = ship(program, import_path() if self._shares_disk else ())
+        if self._shares_disk:
+            shipment = ship(program, import_path())
+        else:
+            shipment = ship(program, code=user_code())
         if self._shipment is not None:
             self._shipment.unpersist()
         with self._told_as_ours():

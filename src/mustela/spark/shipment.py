@@ -13,6 +13,7 @@ from mustela.config.handlers import HANDLER_SETTINGS
 from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Plan
+from mustela.plan.user_code import UserModule, install, sum_of
 from mustela.spark.frames import load_object
 from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
@@ -49,20 +50,26 @@ class Shipment(NamedTuple):
         identity: The program's, so that a worker that has it need not unpack it.
         data: The pickled program, functions by value.
         path: Where the driver looks for modules, if the workers are on its host.
+        code: The user's modules, if the workers are elsewhere.
+        code_sum: Their sum.
     """
 
     identity: str
     data: bytes
     path: tuple[str, ...] = ()
+    code: tuple[UserModule, ...] = ()
+    code_sum: str = ""
 
     def unpack(self) -> Program:
         """Return the program.
 
         Raises:
             ProgramNotLoadedError: If a module is missing here, or raises.
+            CodeDamagedError: If the user's modules are not those that were sent.
         """
         if self.path:
             _look_where(self.path)
+        install(self.code, self.code_sum)
         try:
             program: Program = load_object(self.data)
         except Exception as error:
@@ -126,8 +133,8 @@ def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
         fix = "import the program's modules in a new Python process to see what they raise"
     elif cluster:
         fix = (
-            f"install {module} on every executor's host, or give Spark its file: "
-            'session.sparkContext.addPyFile("….py")'
+            f"install {module} on every executor's host, or put its source beside the program; "
+            "`mustela run --dry-run` lists what executors are given"
         )
     else:
         fix = (
@@ -142,18 +149,20 @@ def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
     )
 
 
-def ship(program: Program, path: Sequence[str] = ()) -> Shipment:
+def ship(program: Program, path: Sequence[str] = (), code: Sequence[UserModule] = ()) -> Shipment:
     """Pack a program.
 
     Args:
         program: The program.
         path: Where workers look for modules first.
+        code: The user's modules, for workers on other hosts.
 
     Raises:
         UnpicklableFunctionError: As `check_plan`.
     """
     try:
-        return Shipment(program.identity, dump_by_value(program), tuple(path))
+        data = dump_by_value(program)
+        return Shipment(program.identity, data, tuple(path), tuple(code), sum_of(code))
     except Exception as error:
         _check_handlers(program)
         raise _cannot_travel(program.plan, error) from error

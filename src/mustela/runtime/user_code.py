@@ -1,0 +1,106 @@
+"""Which files of the user's program the executors of a cluster are given: Python sources alone.
+
+Whatever is imported is there, wherever it lies, unless it was installed: then it is installed on
+every host. A package comes whole, and with a module all those beside it, as functions may import
+them later. No file of another kind is ever read: no settings, no keys, no data.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from mustela.errors import UsageError
+from mustela.plan.user_code import UserModule, sum_of
+
+__all__ = ["BYTES_MAX", "UserCodeTooLargeError", "sum_of", "user_code"]
+
+BYTES_MAX = 16 << 20
+"""All sources together; they are sent with each program."""
+
+_OWN = frozenset({"mustela", "mustela_dev"})
+
+
+class UserCodeTooLargeError(UsageError):
+    """The user's sources are too large to be sent to executors."""
+
+    code = "CODE_TOO_LARGE"
+
+
+def user_code(modules: Mapping[str, ModuleType] | None = None) -> list[UserModule]:
+    """Return the sources that workers elsewhere need to import what the program has imported.
+
+    Args:
+        modules: What is imported; by default all of this process.
+
+    Raises:
+        UserCodeTooLargeError: If they are more than `BYTES_MAX`.
+    """
+    loaded = dict(sys.modules if modules is None else modules)
+    found: dict[str, UserModule] = {}
+    size = 0
+    for file, name in sorted(_files(loaded), key=lambda one: one[1]):
+        if name in found:
+            continue
+        text = file.read_bytes()
+        size += len(text)
+        if size > BYTES_MAX:
+            msg = f"the program's Python files are more than {BYTES_MAX >> 20} MiB"
+            raise UserCodeTooLargeError(
+                msg,
+                evidence={"last": str(file)},
+                why="they are sent to every executor",
+                fix="install what is large on the executors' hosts, as a wheel; "
+                "`mustela run --dry-run` lists the files",
+            )
+        found[name] = UserModule(name, str(file), file.name == "__init__.py", text)
+    return list(found.values())
+
+
+def _files(modules: Mapping[str, ModuleType]) -> Iterator[tuple[Path, str]]:
+    """Yield the files that belong to a program, with the names that they are imported by."""
+    installed = _installed()
+    beside: set[Path] = set()
+    for name, module in modules.items():
+        origin = getattr(module, "__file__", None)
+        if "." in name or name in _OWN or not isinstance(origin, str):
+            continue
+        file = Path(origin)
+        if file.suffix != ".py" or not file.is_file() or _lies_in(file, installed):
+            continue
+        if file.name == "__init__.py":
+            yield from _of_package(file.parent)
+        beside.add(file.parent.parent if file.name == "__init__.py" else file.parent)
+    for directory in beside:
+        for file in directory.glob("*.py"):
+            if file.stem.isidentifier():
+                yield file, file.stem
+
+
+def _of_package(directory: Path) -> Iterator[tuple[Path, str]]:
+    root = directory.parent
+    for file in directory.rglob("*.py"):
+        parts = file.relative_to(root).with_suffix("").parts
+        if all(part.isidentifier() for part in parts):
+            names = parts[:-1] if parts[-1] == "__init__" else parts
+            yield file, ".".join(names)
+
+
+def _installed() -> list[Path]:
+    """Return where what was installed lies: other hosts get it as this one did."""
+    named = [
+        path for kind, path in sysconfig.get_paths().items() if kind not in ("scripts", "data")
+    ]
+    return [
+        Path(path).resolve()
+        for path in (*named, *site.getsitepackages(), site.getusersitepackages())
+    ]
+
+
+def _lies_in(file: Path, directories: Iterable[Path]) -> bool:
+    whole = file.resolve()
+    return any(whole.is_relative_to(one) for one in directories)
