@@ -151,7 +151,9 @@ def with_submitted(user: Mapping[str, str]) -> dict[str, str]:
     Its ``--master`` holds against a setting: whoever submits has prepared for it. ``local[*]`` is
     also what it says if nobody named a master, and that gives way.
     """
-    submitted = submitted_properties(SparkContext, os.environ)
+    found = submitted_properties(SparkContext, os.environ)
+    # What Spark does by default for all that run on this host is no wish for this application.
+    submitted = {name: value for name, value in found.items() if name not in _FORCED}
     merged = {**submitted, **user}
     master = submitted.get("spark.master", "local[*]")
     if os.environ.get("PYSPARK_GATEWAY_PORT") and master != "local[*]":

@@ -105,11 +105,13 @@ def test_what_a_submitter_says_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     """Spark's file of defaults gives way to settings; both are more than our own defaults."""
     (tmp_path / "spark-defaults.conf").write_text(
         "# ours\nspark.master  spark://127.0.0.1:7077\nspark.ui.enabled=true\nother.x 1\n"
+        "spark.speculation true\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     found = properties_for(with_submitted({"spark.driver.memory": "1g"}))
     assert found["spark.master"] == STANDALONE
     assert found["spark.ui.enabled"] == "true"
+    assert found["spark.speculation"] == "false"
     assert found["spark.driver.memory"] == "1g"
     assert "other.x" not in found
     assert with_submitted({"spark.master": "local[2]"})["spark.master"] == "local[2]"
