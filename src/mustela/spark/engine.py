@@ -45,6 +45,7 @@ from mustela.spark.hosts import check_hosts
 from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.jvm_log import is_relayed
+from mustela.spark.masters import open_to_all
 from mustela.spark.process import state_readers
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
@@ -124,6 +125,10 @@ class SparkEngine:
                 if self._own
                 else active
             )
+        if self._own and not self._shares_disk:
+            warning = open_to_all(dict(self._context.getConf().getAll()))
+            if warning is not None:
+                self._say(warning)
         if not self._own:
             check_joined(dict(self._context.getConf().getAll()))
         self._jobs = Jobs(self._context)

@@ -18,6 +18,7 @@ __all__ = [
     "SparkSecretError",
     "is_local",
     "network_properties",
+    "open_to_all",
     "submitted_properties",
 ]
 
@@ -118,6 +119,21 @@ def _standalone_secret(user: Mapping[str, str]) -> dict[str, str]:
         )
     on = str(given and wanted != "false").lower()
     return {"spark.authenticate": on, _CRYPTO: on}
+
+
+def open_to_all(properties: Mapping[str, str]) -> str | None:
+    """Return what is to be said of a cluster that lets everybody connect, or None.
+
+    Example:
+        >>> open_to_all({"spark.authenticate": "true"}) is None
+        True
+    """
+    if properties.get("spark.authenticate", "false").lower() == "true":
+        return None
+    return (
+        "this cluster has no secret: whoever reaches the driver's ports can run code in it; set "
+        "spark.authenticate.secret, here and on the master and its workers"
+    )
 
 
 def _address_towards(master: str, user: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,12 @@ from py4j.protocol import Py4JError
 
 from mustela.errors import MustelaError
 from mustela.spark import session
-from mustela.spark.masters import MasterUnknownError, MasterUnreachableError, SparkSecretError
+from mustela.spark.masters import (
+    MasterUnknownError,
+    MasterUnreachableError,
+    SparkSecretError,
+    open_to_all,
+)
 from mustela.spark.session import (
     ForcedSparkPropertyError,
     SparkNotStartedError,
@@ -64,6 +69,13 @@ def test_processes_authenticate_wherever_somebody_brings_them_the_secret() -> No
     secret = {"spark.master": STANDALONE, "spark.authenticate.secret": "told"}
     assert properties_for(secret)["spark.authenticate"] == "true"
     assert properties_for(secret)["spark.network.crypto.enabled"] == "true"
+
+
+def test_a_cluster_without_a_secret_is_named_at_the_start() -> None:
+    """As an event, at each start: nobody runs one unknowingly."""
+    bare = properties_for({"spark.master": STANDALONE})
+    assert "spark.authenticate.secret" in (open_to_all(bare) or "")
+    assert open_to_all(properties_for({"spark.master": "yarn"})) is None
 
 
 def test_a_driver_is_reached_where_it_reaches_the_master() -> None:
