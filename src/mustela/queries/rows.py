@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from mustela.clock import Clock
@@ -12,7 +12,7 @@ from mustela.queries.source import Edition, StateSource, StorePlace
 from mustela.state.faults import StateDamagedError, StateGoneError, StateNotReadyError
 from mustela.state.interfaces import Condition, Snapshot
 from mustela.state.kinds.layout import EmptySnapshot, RowView, SnapshotView
-from mustela.state.kinds.views import MergedView
+from mustela.state.kinds.views import MergedView, once, read_ahead
 
 __all__ = ["PATIENCE_S", "EditionViews", "StoreRows", "pinned", "retried"]
 
@@ -143,6 +143,16 @@ class StoreRows(MergedView):
         return [
             strays.get(key) if row is None else row for key, row in zip(keys, found, strict=True)
         ]
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over low <= key <= high in key order, each key once."""
+        runs = [view.range(low, high, reverse=reverse) for view in self.all()]
+        if len(runs) == 1:
+            return runs[0]
+        rows = read_ahead(runs, reverse=reverse)
+        return once(rows, self._groups) if self._place.wanders else rows
 
     def count(self) -> int:
         """Return the number of keys."""

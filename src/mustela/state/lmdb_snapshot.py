@@ -108,7 +108,7 @@ class LmdbSnapshot:
         with reported(self._path):
             for row in rows:
                 yield row
-                if self._closed():
+                if self._txn is None:
                     raise closed(self._path)
 
     def _closed(self) -> bool:

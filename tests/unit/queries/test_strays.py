@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +32,13 @@ class Group:
         """Return rows."""
         self.asked += 1
         return [self.rows.get(key) for key in keys]
+
+    def range(
+        self, _store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over rows in the order of their keys."""
+        found = sorted(self.rows.items(), reverse=reverse)
+        return ((k, v) for k, v in found if (low or k) <= k and (high is None or k <= high))
 
 
 class Here:
@@ -89,3 +96,19 @@ def test_a_table_is_not_searched(groups: list[Group]) -> None:
     """Its rows are in the key groups of their keys."""
     assert rows_of(groups, wanders=False).getmulti([STRAY, OWN, LOST]) == [None, b"1", None]
     assert sum(group.asked for group in groups) <= 3
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("wanders", [False, True])
+def test_a_range_is_in_order_over_all_key_groups(wanders: bool, reverse: bool) -> None:
+    """Each key once: with the row of its own group if that has one."""
+    keys = [b"%03d" % number for number in range(1_000)]
+    groups = [Group({}) for _ in range(GROUPS)]
+    for key in keys:
+        groups[key_group(key, GROUPS)].rows[key] = b"own"
+    if wanders:
+        for key in keys[::7]:
+            groups[(key_group(key, GROUPS) + 1) % GROUPS].rows[key] = b"stray"
+    found = list(rows_of(groups, wanders=wanders).range(keys[3], keys[900], reverse=reverse))
+    wanted = [(key, b"own") for key in keys[3:901]]
+    assert found == (wanted[::-1] if reverse else wanted)

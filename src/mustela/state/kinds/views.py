@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import groupby
-from typing import Any, Protocol, TypeVar
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Final, Protocol, TypeVar
 
 from mustela.state.kinds.layout import RowView
 from mustela.state.ordered import prefix_end
@@ -17,10 +19,17 @@ __all__ = [
     "StoreView",
     "WholeView",
     "merged",
+    "once",
     "ranged",
+    "read_ahead",
 ]
 
 T = TypeVar("T")
+
+_AHEAD: Final = 64
+"""How many rows of a key group are read at a time."""
+
+_KEY: Final = itemgetter(0)
 
 
 class GroupedView(Protocol):
@@ -166,16 +175,61 @@ def ranged(
     The row of the key's own group, which `get` returns, wins; otherwise that of the first group.
     """
     runs = [view.range(low, high, reverse=reverse) for view in groups.all()]
-    return runs[0] if len(runs) == 1 else _once(merge(*runs, reverse=reverse), groups)
+    return runs[0] if len(runs) == 1 else once(merge(*runs, reverse=reverse), groups)
 
 
-def _once(
+def once(
     rows: Iterator[tuple[bytes, bytes]], groups: GroupedView
 ) -> Iterator[tuple[bytes, bytes]]:
-    for key, same in groupby(rows, key=lambda row: row[0]):
+    """Yield each key of ordered rows once: with the row of its own group, else with the first."""
+    for key, same in groupby(rows, key=_KEY):
         found = [value for _, value in same]
         own = groups.of(key).get(key) if len(found) > 1 else None
         yield key, found[0] if own is None else own
+
+
+def read_ahead(
+    runs: Sequence[Iterator[tuple[bytes, bytes]]], *, reverse: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
+    """Merge the ordered rows of key groups into one order, rows of one key in that of the groups.
+
+    It reads up to `_AHEAD` rows of each key group at a time and sorts them, which takes a fraction
+    of the time that a heap takes for each row. So it is for rows that do not change meanwhile.
+
+    Example:
+        >>> runs = [iter([(b"a", b"1"), (b"c", b"3")]), iter([(b"b", b"2"), (b"c", b"4")])]
+        >>> list(read_ahead(runs))
+        [(b'a', b'1'), (b'b', b'2'), (b'c', b'3'), (b'c', b'4')]
+    """
+    open_runs: list[tuple[Iterator[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]] = [
+        (run, []) for run in runs
+    ]
+    size = 1
+    while open_runs:
+        edges: list[bytes] = []  # up to the first of them, nothing is missing
+        for run, rows in open_runs:
+            wanted = size - len(rows)
+            rows += islice(run, max(0, wanted))
+            if len(rows) >= size:
+                edges.append(rows[-1][0])
+        found: list[tuple[bytes, bytes]] = []
+        edge = (max if reverse else min)(edges, default=None)
+        for _, rows in open_runs:
+            end = len(rows) if edge is None else _until(rows, edge, reverse=reverse)
+            found += rows[:end]
+            del rows[:end]
+        found.sort(key=_KEY, reverse=reverse)
+        yield from found
+        if edge is None:
+            return
+        size = min(size * 2, _AHEAD)
+
+
+def _until(rows: list[tuple[bytes, bytes]], edge: bytes, *, reverse: bool) -> int:
+    """Return how many rows do not lie behind a key."""
+    if reverse:
+        return len(rows) - bisect_left(rows[::-1], edge, key=_KEY)
+    return bisect_right(rows, edge, key=_KEY)
 
 
 def merged(
