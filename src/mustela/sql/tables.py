@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from mustela.queries.shown import StoreInfo
@@ -97,31 +98,34 @@ class StoreTable:
             SqlValueError: If a value does not fit its column.
         """
         info = self._info
+        timed = info.timestamps and Part.TIMESTAMP in {self._parts[name] for name in names}
         if only is None:
-            handle = snapshot.store(info.name, timestamps=info.timestamps)
+            handle = snapshot.store(info.name, timestamps=timed)
         else:
-            handle = snapshot.part_of(info.name, only, timestamps=info.timestamps)
+            handle = snapshot.part_of(info.name, only, timestamps=timed)
         rows = rows_in(handle, info.spec.kind, self.range(bounds))
-        return self.batches_of(rows, names)
+        return self._batches(rows, [self._by_name[name] for name in names], timed=timed)
 
-    def batches_of(
-        self, found: Iterable[tuple[Any, Any]], names: Sequence[str] | None = None
-    ) -> Iterator[Any]:
+    def batches_of(self, found: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
         """Yield rows that were read of the store in Arrow's batches, made as they are asked for.
 
         Args:
-            found: Keys, or keys in their windows, and what is shown of them.
-            names: The columns; None for all.
+            found: Keys, or keys in their windows, and what is shown of them, with timestamps if the
+                store has them.
 
         Raises:
             SqlValueError: If a value does not fit its column.
         """
-        info, schema = self._info, self.schema(names)
-        columns = self.columns if names is None else [self._by_name[name] for name in names]
-        makes = [_maker(info, column) for column in columns]
+        return self._batches(found, self.columns, timed=self._info.timestamps)
+
+    def _batches(
+        self, found: Iterable[tuple[Any, Any]], columns: Sequence[Column], *, timed: bool
+    ) -> Iterator[Any]:
+        schema = self.schema([column.name for column in columns])
+        takes = _takes(self._info.spec.kind, timed=timed)
         rows, size = iter(found), _FIRST
         while some := list(islice(rows, size)):
-            batch = self._batch(schema, columns, makes, some)
+            batch = self._batch(schema, columns, takes, some)
             yield batch
             fitting = _BATCH_BYTES * len(some) // max(1, batch.nbytes)
             size = max(1, min(size * 2, _BATCH_MAX, fitting))
@@ -130,14 +134,15 @@ class StoreTable:
         self,
         schema: Any,
         columns: Sequence[Column],
-        makes: Sequence[Callable[[list[Any]], list[Any]]],
+        takes: Mapping[Part, Callable[[Any], Any]],
         rows: list[Any],
     ) -> Any:
         pa = arrow()
+        parts = {part: list(map(takes[part], rows)) for part in {each.part for each in columns}}
         arrays: list[Any] = []
-        for column, make, field in zip(columns, makes, schema, strict=True):
+        for column, field in zip(columns, schema, strict=True):
             try:
-                arrays.append(pa.array(make(rows), type=field.type))
+                arrays.append(pa.array(_cells(column, parts[column.part]), type=field.type))
             except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError):
                 raise self._unfit(column) from None
         if not arrays:
@@ -172,27 +177,25 @@ def _indexes(info: StoreInfo, columns: Sequence[Column]) -> dict[str, str]:
     return found
 
 
-def _maker(info: StoreInfo, column: Column) -> Callable[[list[Any]], list[Any]]:
-    """Return what takes a column out of rows."""
-    part, take, convert = column.part, column.take, column.form.convert
-    windowed = info.spec.kind in ("window", "session")
-    wrapped = info.timestamps or info.spec.kind == "versioned"
-    takes: dict[Part, Callable[[Any], Any]] = {
-        Part.KEY: (lambda row: row[0].key) if windowed else (lambda row: row[0]),
+def _takes(kind: str, *, timed: bool) -> Mapping[Part, Callable[[Any], Any]]:
+    """Return what takes the parts out of a row."""
+    windowed = kind in ("window", "session")
+    wrapped = timed or kind == "versioned"
+    return {
+        Part.KEY: (lambda row: row[0].key) if windowed else itemgetter(0),
         Part.START: lambda row: row[0].start,
         Part.END: lambda row: row[0].end,
         Part.TIMESTAMP: lambda row: row[1].timestamp,
         Part.VALID_TO: lambda row: row[1].valid_to,
-        Part.VALUE: (lambda row: row[1].value) if wrapped else (lambda row: row[1]),
+        Part.VALUE: (lambda row: row[1].value) if wrapped else itemgetter(1),
     }
-    first = takes[part]
 
-    def make(rows: list[Any]) -> list[Any]:
-        found = [first(row) for row in rows]
-        if take is not None:
-            found = [None if each is None else take(each) for each in found]
-        if convert is not None:
-            found = [None if each is None else convert(each) for each in found]
-        return found
 
-    return make
+def _cells(column: Column, parts: list[Any]) -> list[Any]:
+    """Return what Arrow takes of a column, from the parts of rows that it is in."""
+    take, convert = column.take, column.form.convert
+    if take is not None:
+        parts = [None if each is None else take(each) for each in parts]
+    if convert is not None:
+        parts = [None if each is None else convert(each) for each in parts]
+    return parts

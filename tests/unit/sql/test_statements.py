@@ -14,7 +14,6 @@ from mustela.sql import tables
 from mustela.sql.asking import ask
 from mustela.sql.errors import SqlStatementError
 from mustela.sql.process import SqlLimits
-from mustela.state.kinds.timed import ValueAndTimestamp
 from tests.unit.admin.data.shown import Order, stores
 from tests.unit.sql.inside import statements_run_here
 
@@ -211,7 +210,7 @@ def test_rows_are_read_as_they_are_needed_and_never_all_at_once(driver, monkeypa
     def rows(_handle, _kind, _range):
         for number in range(60_000):
             read[0] += 1
-            yield f"k{number:07}", ValueAndTimestamp(number, number)
+            yield f"k{number:07}", number
 
     batch_of = tables.StoreTable._batch
 

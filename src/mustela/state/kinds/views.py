@@ -178,9 +178,7 @@ def ranged(
     return runs[0] if len(runs) == 1 else once(merge(*runs, reverse=reverse), groups)
 
 
-def once(
-    rows: Iterator[tuple[bytes, bytes]], groups: GroupedView
-) -> Iterator[tuple[bytes, bytes]]:
+def once(rows: Iterator[tuple[bytes, bytes]], groups: GroupedView) -> Iterator[tuple[bytes, bytes]]:
     """Yield each key of ordered rows once: with the row of its own group, else with the first."""
     for key, same in groupby(rows, key=_KEY):
         found = [value for _, value in same]
