@@ -75,6 +75,31 @@ def distinct_values(count: int, seed: int) -> Iterator[Record]:
         yield f"key-{number:012d}".encode(), f"{source.getrandbits(400):0100x}".encode()
 
 
+def documents(count: int, seed: int) -> Iterator[Record]:
+    """Orders as JSON of 120 bytes or so under keys in no order; one in six changes an earlier one.
+
+    What rows have in common is what rows of applications have: names, cities, states, dates.
+    """
+    source = random.Random(f"documents-{seed}")
+    cities = [f"{name} {part}" for name in ("Rome", "Oslo", "Wien", "Kyoto") for part in range(250)]
+    known: list[bytes] = []
+    for _ in range(count):
+        if known and source.random() < 1 / 6:
+            key = known[source.randrange(len(known))]
+        else:
+            key = b"order-%012d" % source.randrange(10**12)
+            known.append(key)
+        order: dict[str, object] = {
+            "customer": f"c-{source.randrange(10**7):08d}",
+            "city": source.choice(cities),
+            "status": source.choice(["open", "paid", "shipped", "closed", "returned"]),
+            "total": source.randrange(10**6) / 100,
+            "items": source.randrange(1, 30),
+            "updated": 1_700_000_000_000 + source.randrange(10**10),
+        }
+        yield key, json.dumps(order).encode()
+
+
 def payments(count: int, seed: int) -> Iterator[Record]:
     """JSON payments of exactly 1,024 bytes under keys of 16 bytes.
 

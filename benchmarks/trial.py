@@ -107,6 +107,7 @@ class CatchUp:
     whole_cpu_s: float
     peak_pss_bytes: int
     state_bytes: int
+    running_state_bytes: int
     output_records: int
     start_s: dict[str, float]
 
@@ -121,6 +122,7 @@ class CatchUp:
             "run_cpu_s": self.whole_cpu_s,
             "peak_pss_mb": self.peak_pss_bytes / _MEGA,
             "state_mb": self.state_bytes / _MEGA,
+            "running_state_mb": self.running_state_bytes / _MEGA,
             "output_records": float(self.output_records),
             **{f"start_s.{part}": seconds for part, seconds in self.start_s.items()},
         }
@@ -204,6 +206,7 @@ def catch_up(
             close_windows(bench, peer, todo)
         count = verify(bench, outputs, todo.output, oracle)
         running = peer.event("running")
+        running_state_bytes = disk_bytes(todo.state_dir)  # right after its last record
     finally:
         sampler.stop()
         peer.stop()
@@ -217,6 +220,7 @@ def catch_up(
         whole_cpu_s=sampler.samples[-1].program_cpu_s,
         peak_pss_bytes=sampler.peak_pss_bytes,
         state_bytes=state_bytes,
+        running_state_bytes=running_state_bytes,
         output_records=count,
         start_s=start_parts(peer, watch.time),
     )

@@ -193,6 +193,16 @@ _ALL = (
         latency=False,
     ),
     Workload(
+        name="large",
+        title="newest row of a million keys in no order, JSON of 120 bytes, one in six an update",
+        program="latest",
+        make=records.documents,
+        oracle=lambda: TableOracle(oracles.keep_newest),
+        records=1_200_000,
+        quick_records=50_000,
+        latency=False,
+    ),
+    Workload(
         name="w3",
         title="stream of 1 KB left-joined with a table of 100-byte rows, half as many",
         program="table_join",

@@ -26,6 +26,7 @@ def measured(rate: int) -> CatchUp:
         whole_cpu_s=9.0,
         peak_pss_bytes=500_000_000,
         state_bytes=1_000_000,
+        running_state_bytes=2_000_000,
         output_records=7,
         start_s={"main": 0.5},
     )
