@@ -11,7 +11,7 @@ from mustela.serdes.primitives import IntSerde, StrSerde
 from mustela.sql.bounds import Bound
 from mustela.sql.columns import Column, Part
 
-__all__ = ["KEYS_MAX", "Range", "range_of", "rows_in", "usable_columns"]
+__all__ = ["KEYS_MAX", "Range", "range_of", "rows_in", "usable_columns", "versions_in"]
 
 KEYS_MAX: Final = 1_000
 """How many keys are looked up one by one; more of them are a scan."""
@@ -180,9 +180,21 @@ def rows_in(handle: Any, kind: str, wanted: Range) -> Iterator[tuple[Any, Any]]:
     if wanted.index is not None:
         name, low, high = wanted.index
         return handle.by(name).range(low, high)
-    if kind == "versioned":
-        return handle.all()
     return handle.range(wanted.low, wanted.high)
+
+
+def versions_in(handle: Any, wanted: Range) -> Iterator[tuple[Any, Any]]:
+    """Return all versions of the keys of a range, by key and by time.
+
+    Args:
+        handle: The versioned store, as a snapshot shows it.
+        wanted: The range.
+    """
+    if wanted.empty or wanted.keys == []:
+        return iter(())
+    if wanted.keys is None:
+        return handle.history(wanted.low, wanted.high)
+    return chain.from_iterable(handle.history(key, key) for key in wanted.keys)
 
 
 def _windows(fetch: Any, wanted: Range) -> Iterator[tuple[Any, Any]]:

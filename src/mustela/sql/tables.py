@@ -13,13 +13,16 @@ from mustela.sql.bounds import Bound
 from mustela.sql.columns import TABLE_KINDS, Column, Concealed, Part, columns_of, key_serde_of
 from mustela.sql.errors import SqlValueError
 from mustela.sql.libraries import arrow
-from mustela.sql.ranges import Range, range_of, rows_in, usable_columns
+from mustela.sql.ranges import Range, range_of, rows_in, usable_columns, versions_in
 
 __all__ = ["StoreTable", "tables_of"]
 
 _FIRST: Final = 256
 _BATCH_MAX: Final = 8_192
 """Rows that are put into columns at once: few at first, as few may be wanted."""
+
+_VERSIONS: Final = "_versions"
+"""What the table of all versions has after the store's name."""
 
 _BATCH_BYTES: Final = 4 << 20
 """A batch has fewer rows if those before were so large that it would take more bytes."""
@@ -32,15 +35,24 @@ def tables_of(snapshot: Snapshot, hidden: Concealed | None) -> dict[str, StoreTa
         snapshot: What is shown.
         hidden: What must not be.
     """
+    shown = [
+        info
+        for info in snapshot.stores()
+        if info.spec.kind in TABLE_KINDS and not (hidden and hidden.is_hidden(info.name))
+    ]
+    wanted = [(info.name, info, False) for info in shown]
+    wanted += [(f"{info.name}{_VERSIONS}", info, True) for info in shown if _has_versions(info)]
     found: dict[str, StoreTable] = {}
-    for info in snapshot.stores():
-        if info.spec.kind not in TABLE_KINDS or (hidden and hidden.is_hidden(info.name)):
-            continue
-        name, number = info.name, 2
+    for plain, info, versions in wanted:
+        name, number = plain, 2
         while name.lower() in found:
-            name, number = f"{info.name}_{number}", number + 1
-        found[name.lower()] = StoreTable(name, info, hidden)
+            name, number = f"{plain}_{number}", number + 1
+        found[name.lower()] = StoreTable(name, info, hidden, versions=versions)
     return found
+
+
+def _has_versions(info: StoreInfo) -> bool:
+    return info.spec.kind == "versioned"
 
 
 class StoreTable:
@@ -50,11 +62,15 @@ class StoreTable:
         name: The table's name.
         info: The store.
         hidden: What must not be shown.
+        versions: Whether it has all versions of a versioned store, and not the newest ones alone.
     """
 
-    def __init__(self, name: str, info: StoreInfo, hidden: Concealed | None) -> None:
+    def __init__(
+        self, name: str, info: StoreInfo, hidden: Concealed | None, *, versions: bool = False
+    ) -> None:
         self.name: Final = name
         self._info = info
+        self._versions = versions
         self.columns: Final[tuple[Column, ...]] = tuple(columns_of(info, hidden))
         self._by_name = {column.name: column for column in self.columns}
         self._parts = {column.name: column.part for column in self.columns}
@@ -103,7 +119,11 @@ class StoreTable:
             handle = snapshot.store(info.name, timestamps=timed)
         else:
             handle = snapshot.part_of(info.name, only, timestamps=timed)
-        rows = rows_in(handle, info.spec.kind, self.range(bounds))
+        wanted = self.range(bounds)
+        if self._versions:
+            rows = versions_in(handle, wanted)
+        else:
+            rows = rows_in(handle, info.spec.kind, wanted)
         return self._batches(rows, [self._by_name[name] for name in names], timed=timed)
 
     def batches_of(self, found: Iterable[tuple[Any, Any]]) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from mustela.sql import tables
 from mustela.sql.asking import ask
 from mustela.sql.errors import SqlStatementError
 from mustela.sql.process import SqlLimits
+from mustela.state.kinds.read_only import ReadOnlyVersionedStore
 from tests.unit.admin.data.shown import Order, stores
 from tests.unit.sql.inside import statements_run_here
 
@@ -195,12 +196,66 @@ def test_hidden_stores_and_fields_are_not_there(driver):
             sql(statement)
 
 
+def test_all_versions_of_a_store_are_a_table_of_their_own(versioned):
+    """With the times between which they were valid; deletions are gaps."""
+    sql, history = versioned.sql, list(versioned.store("prices").history())
+    wanted = [
+        (key, moment(each.timestamp), each.valid_to and moment(each.valid_to), each.value)
+        for key, each in history
+    ]
+    assert len(wanted) == 5
+    assert sql("select * from prices_versions").rows == wanted
+    assert sql("select key from prices").rows == [("pad",), ("pen",)]
+    for first, last in (("a", "pad"), ("pad", "pen"), ("q", "z"), ("pen", "pen")):
+        bounds = f"key >= '{first}' and key <= '{last}'"
+        found = sql(f"select * from prices_versions where {bounds}").rows
+        assert found == [row for row in wanted if first <= row[0] <= last]
+    found = sql("select value from prices_versions where key in ('pen', 'none')").rows
+    assert found == [(row[3],) for row in wanted if row[0] == "pen"]
+    for at in range(500, 5_000, 500):
+        as_of = f"timestamp <= make_timestamptz({at}000)"
+        as_of += f" and (valid_to is null or valid_to > make_timestamptz({at}000))"
+        found = dict(sql(f"select key, value from prices_versions where {as_of}").rows)
+        keys = ("ink", "pad", "pen")
+        then = {key: versioned.store("prices").get(key, as_of=at) for key in keys}
+        assert found == {key: record.value for key, record in then.items() if record}, at
+
+
+def test_a_range_of_a_versioned_store_reads_the_range(versioned, monkeypatch):
+    """Not all keys of it."""
+    plan = versioned.sql("explain select * from prices_versions where key >= 'pen'").rows
+    assert ("  read of the store: a range of keys",) in plan
+    read = []
+    history = ReadOnlyVersionedStore.history
+    monkeypatch.setattr(
+        ReadOnlyVersionedStore,
+        "history",
+        lambda self, low=None, high=None: read.append((low, high)) or history(self, low, high),
+    )
+    assert len(versioned.sql("select * from prices_versions where key >= 'pen'")) == 2
+    assert read == [("pen", None)]
+
+
 def test_an_application_that_does_not_run_has_no_rows():
     """The same error as for a store."""
     from mustela.queries.errors import StateUnavailableError
 
     with pytest.raises(StateUnavailableError):
         App("nothing-runs").sql("select 1")
+
+
+@pytest.fixture(scope="module")
+def versioned():
+    builder = StreamsBuilder()
+    stores(builder)
+    with TopologyTestDriver(builder) as made:
+        prices = made.create_input_topic("prices")
+        for key, value, at in (
+            *(("pen", 1.5, 1_000), ("pad", 7.0, 1_500), ("ink", 3.0, 2_000), ("pen", 2.5, 2_500)),
+            *(("ink", None, 3_000), ("pad", None, 3_500), ("pad", 8.0, 4_000)),
+        ):
+            prices.pipe_input(key, value, timestamp=at)
+        yield made
 
 
 def test_rows_are_read_as_they_are_needed_and_never_all_at_once(driver, monkeypatch):
