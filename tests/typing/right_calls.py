@@ -36,6 +36,7 @@ from mustela.model import Record, RecordContext, Windowed
 from mustela.runtime.app import App
 from mustela.runtime.events import AppState, EpochDone, Event, Listener, StateChanged
 from mustela.serdes.primitives import IntSerde, StrSerde
+from mustela.state.kinds.read_only import ReadOnlyKeyValueStore, ReadOnlyWindowStore
 from mustela.state.kinds.versioned_store import VersionedKeyValueStore, VersionedRecord
 from mustela.state.kinds.window_store import WindowStore
 
@@ -326,3 +327,14 @@ shop.add_listener(Watches())
 assert_type(shop.wait_until_caught_up(timedelta(minutes=1)), bool)
 assert_type(shop.topics.reads, tuple[str, ...])
 assert_type(shop.topics.dead_letters, str | None)
+
+# Stores from outside: the class of the handle says the types of keys and values.
+counted = shop.store("counts", ReadOnlyKeyValueStore[str, int])
+assert_type(counted["pen"], int)
+assert_type(counted.get("pen"), int | None)
+per_hour = shop.store("per-hour", ReadOnlyWindowStore[str, int], min_epoch=3)
+assert_type(per_hour.get("pen", 0), int | None)
+with shop.snapshot() as seen:
+    assert_type(
+        seen.store("counts", ReadOnlyKeyValueStore[str, int]).get_many(["a"]), list[int | None]
+    )

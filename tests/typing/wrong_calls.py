@@ -22,6 +22,8 @@ from mustela.api.windows import SessionWindows, TimeWindows
 from mustela.dsl.builder import StreamsBuilder
 from mustela.runtime.app import App
 from mustela.serdes.primitives import IntSerde
+from mustela.state.kinds.key_value import KeyValueStore
+from mustela.state.kinds.read_only import ReadOnlyKeyValueStore
 
 builder = StreamsBuilder()
 words = builder.stream("words", key=str, value=str)
@@ -129,3 +131,9 @@ builder.scheduled("b", lambda tick: [], every=timedelta(hours=1), catch_up="some
 
 # A listener has both methods, or derives from the class that has them.
 App("shop").add_listener(object())  # pyright: ignore
+
+# A handle with types knows its keys and methods; a store of a step is no handle.
+counted = App("shop").store("counts", ReadOnlyKeyValueStore[str, int])
+counted.get(1)  # pyright: ignore
+counted.fetch("a", 0)  # pyright: ignore
+App("shop").store("counts", KeyValueStore[str, int])  # pyright: ignore

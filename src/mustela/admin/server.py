@@ -37,12 +37,10 @@ class Shown:
     Attributes:
         endpoints: Returns its endpoints.
         probes: The endpoints of its probe port.
-        has_changes: Whether it knows what the last epochs changed.
     """
 
     endpoints: Callable[[Watched], tuple[Endpoint, ...]] = _of_application
     probes: tuple[Endpoint, ...] = field(default_factory=probe_endpoints)
-    has_changes: bool = True
 
 
 class AdminServer:
@@ -159,7 +157,7 @@ class AdminServer:
                 settings=watched.settings,
                 queries=watched.queries,
                 clock=watched.board.clock,
-                changes=watched.board.changes if self._shown.has_changes else None,
+                changes=watched.board.changes,
                 functions=watched.functions,
                 sizes=lambda: watched.board.measures.sizes(),
                 say=_quietly(watched.say),

@@ -41,7 +41,7 @@ def serve(
     nothing to Kafka. It needs neither Spark nor a JVM.
 
     The addresses, tokens and settings are those of the admin server (admin.…): /stores, /queries,
-    /health, /info, /metrics. /stores/…/changes is known to the running application alone.
+    /health, /info, /metrics. An event of /stores/…/changes may stand for several epochs.
 
     Args:
         target: The module, and the name of the application in it.

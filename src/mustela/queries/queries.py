@@ -23,7 +23,7 @@ from mustela.queries.shown import (
     told_stores,
 )
 from mustela.queries.snapshot import Rows, Snapshot
-from mustela.queries.source import Edition, StateSource
+from mustela.queries.source import Edition, StateSource, key_groups_of
 from mustela.state.interfaces import StoreSpec
 
 __all__ = ["LIFETIME", "LIFETIME_MAX", "TIMEOUT", "Queries", "Sent"]
@@ -207,12 +207,8 @@ def _number(epoch: int | bytes) -> int:
 
 def _all_places(edition: Edition) -> list[tuple[int, int]]:
     """Return the key groups of all stores that can be read."""
-    stages = {
-        (place.stage, place.groups)
-        for place in edition.stores.values()
-        if is_queried(place.spec) is not None
-    }
-    return [(stage, group) for stage, groups in sorted(stages) for group in range(groups)]
+    stores = edition.stores.values()
+    return key_groups_of(place for place in stores if is_queried(place.spec) is not None)
 
 
 class _LiveReading:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, overload
 
 from mustela.api.option import Answering
 from mustela.model import TopicPartition
 from mustela.queries.queries import LIFETIME, TIMEOUT, Queries, Sent
-from mustela.queries.shown import StoreInfo
+from mustela.queries.shown import H, StoreInfo, checked_handle
 from mustela.queries.snapshot import Snapshot
 
 __all__ = ["Readable"]
@@ -23,9 +23,32 @@ class Readable(Answering):
         """What reads the stores; for tools that serve them."""
         raise NotImplementedError
 
+    @overload
     def store(
         self,
         name: str,
+        handle: None = None,
+        *,
+        timestamps: bool = False,
+        headers: bool = False,
+        min_epoch: int | bytes | Sent | None = None,
+        timeout: timedelta = TIMEOUT,
+    ) -> Any: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        handle: type[H],
+        *,
+        timestamps: bool = False,
+        headers: bool = False,
+        min_epoch: int | bytes | Sent | None = None,
+        timeout: timedelta = TIMEOUT,
+    ) -> H: ...
+    def store(
+        self,
+        name: str,
+        handle: type[Any] | None = None,
         *,
         timestamps: bool = False,
         headers: bool = False,
@@ -41,6 +64,9 @@ class Readable(Answering):
 
         Args:
             name: The store's name.
+            handle: The class of the handle with the types of keys and values, so that type
+                checkers know them: ``ReadOnlyKeyValueStore[str, int]``. That the store is of this
+                kind is checked; what its serdes read is taken from you.
             timestamps: Whether values are shown with their timestamps, as `ValueAndTimestamp`.
             headers: Whether values are shown with timestamps and headers.
             min_epoch: First wait until this epoch is committed: its number, the bytes of the header
@@ -53,23 +79,27 @@ class Readable(Answering):
 
         Raises:
             UnknownStoreError: If there is no store of that name.
-            QueryError: If it keeps no timestamps or headers, or only its step can read it.
+            QueryError: If it is of another kind than ``handle``, keeps no timestamps or headers, or
+                only its step can read it.
             StateUnavailableError: If the application is not running.
             StateElsewhereError: If its state is on other hosts.
             EpochNotReachedError: If the epoch is not committed in time.
 
         Example:
             >>> from mustela import StreamsBuilder, TopologyTestDriver
+            >>> from mustela.stores import ReadOnlyKeyValueStore
             >>> builder = StreamsBuilder()
             >>> prices = builder.table("prices", key=str, value=int, store="prices")
             >>> with TopologyTestDriver(builder) as driver:
             ...     driver.create_input_topic("prices").pipe_input("pen", 3, timestamp=5)
-            ...     driver.store("prices")["pen"], driver.store("prices", timestamps=True)["pen"]
+            ...     prices = driver.store("prices", ReadOnlyKeyValueStore[str, int])
+            ...     prices["pen"], driver.store("prices", timestamps=True)["pen"]
             (3, ValueAndTimestamp(value=3, timestamp=5))
         """
-        return self.queries.store(
+        found = self.queries.store(
             name, timestamps=timestamps, headers=headers, min_epoch=min_epoch, timeout=timeout
         )
+        return checked_handle(found, handle)
 
     def snapshot(
         self,

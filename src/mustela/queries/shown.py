@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar, get_origin
 
 from mustela.queries.errors import QueryError, UnknownStoreError
 from mustela.queries.source import Edition, StorePlace
 from mustela.state.interfaces import StoreSpec
-from mustela.state.kinds.reading import Reading, ReadOnlyCustomStore
+from mustela.state.kinds.reading import Reading, ReadOnlyCustomStore, ReadOnlyStore
 from mustela.state.store_kind import Queried
 
 __all__ = [
     "Shown",
     "StoreInfo",
+    "checked_handle",
     "handle_of",
     "is_queried",
     "place_of",
     "shown_store",
     "told_stores",
 ]
+
+
+H = TypeVar("H", bound=ReadOnlyStore[Any] | ReadOnlyCustomStore)
 
 
 class Shown(Enum):
@@ -105,6 +109,24 @@ def handle_of(spec: StoreSpec, shown: Shown, reading: Reading) -> Any:
     """
     _creator(spec, shown)
     return _queried(spec).handle(reading)
+
+
+def checked_handle(made: Any, handle: type[H] | None) -> Any:
+    """Return a handle that was made, if it is of the class that was asked for.
+
+    Args:
+        made: The handle.
+        handle: The class, such as ``ReadOnlyWindowStore[str, int]``; None takes any.
+
+    Raises:
+        QueryError: If it is of another one.
+    """
+    wanted: type[Any] | None = get_origin(handle) or handle
+    if wanted is None or isinstance(made, wanted):
+        return made
+    msg = f"store {made.name!r} is not read by a {wanted.__name__}: it is a {made.kind} store"
+    fix = f"ask for a {type(made).__name__}"
+    raise QueryError(msg, fix=fix, fields={"store": made.name, "kind": made.kind})
 
 
 def shown_store(spec: StoreSpec, shown: Shown, rows: Any) -> Any:

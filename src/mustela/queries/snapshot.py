@@ -6,13 +6,23 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from mustela.clock import Clock
 from mustela.queries.errors import QueryError, SnapshotExpiredError, StateUnavailableError
 from mustela.queries.rows import EditionViews, StoreRows
-from mustela.queries.shown import Shown, StoreInfo, handle_of, place_of, shown_store, told_stores
+from mustela.queries.shown import (
+    H,
+    Shown,
+    StoreInfo,
+    checked_handle,
+    handle_of,
+    place_of,
+    shown_store,
+    told_stores,
+)
 from mustela.queries.source import Edition, StorePlace
+from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import StoreSpec
 from mustela.state.resident import let_go_of_mapped_files
 
@@ -99,21 +109,39 @@ class Snapshot:
         """Return the stores that can be read, by name."""
         return told_stores(self._edition)
 
-    def store(self, name: str, *, timestamps: bool = False, headers: bool = False) -> Any:
+    @overload
+    def store(
+        self, name: str, handle: None = None, *, timestamps: bool = False, headers: bool = False
+    ) -> Any: ...
+    @overload
+    def store(
+        self, name: str, handle: type[H], *, timestamps: bool = False, headers: bool = False
+    ) -> H: ...
+    def store(
+        self,
+        name: str,
+        handle: type[Any] | None = None,
+        *,
+        timestamps: bool = False,
+        headers: bool = False,
+    ) -> Any:
         """Return a read-only handle of a store, of its kind.
 
         Args:
             name: The store's name.
+            handle: The class of the handle with the types of keys and values; see `App.store`.
             timestamps: Whether values are shown with their timestamps, as `ValueAndTimestamp`.
             headers: Whether values are shown with timestamps and headers.
 
         Raises:
             UnknownStoreError: If there is no store of that name.
-            QueryError: If it keeps no timestamps or headers, or only its step can read it.
+            QueryError: If it is of another kind than ``handle``, keeps no timestamps or headers, or
+                only its step can read it.
         """
         place = place_of(self._edition, name)
         shown = Shown.of(timestamps=timestamps, headers=headers)
-        return handle_of(place.spec, shown, PinnedReading(self, place, shown))
+        found = handle_of(place.spec, shown, PinnedReading(self, place, shown))
+        return checked_handle(found, handle)
 
     def part_of(self, name: str, only: Collection[int], *, timestamps: bool = False) -> Any:
         """Return a handle that reads some key groups of a store; see `store`.
@@ -193,7 +221,17 @@ class Snapshot:
             if self._is_closed:
                 msg = f"the snapshot of epoch {self.epoch} is closed"
                 raise QueryError(msg, fix="read it inside of its with block, or open another one")
-            return read()
+            try:
+                return read()
+            except StateNotReadyError as error:
+                msg = f"this store cannot be read as of epoch {self.epoch} any more"
+                raise StateUnavailableError(
+                    msg,
+                    why="the copy of a global table is opened when it is first asked for, and "
+                    "another reader has brought it to a later epoch",
+                    fix="open another snapshot",
+                    fields={"epoch": self.epoch},
+                ) from error
 
     def _expire_if_late(self) -> None:
         if not self._is_closed and self._clock.monotonic() >= self.deadline:

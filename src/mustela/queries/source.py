@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from mustela.state.interfaces import Snapshot, StoreSpec
 from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.processor import ProcessorNode
 
-__all__ = ["Edition", "StateSource", "StorePlace", "places_in"]
+__all__ = ["Edition", "StateSource", "StorePlace", "key_groups_of", "places_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,20 @@ class StorePlace:
         groups: Its number of key groups.
         wanders: Whether a row may be in another key group than that of its key, because a processor
             may write any key, or because the key of the store is not that of the record.
+        on_demand: Whether a snapshot opens it only when it is asked for.
     """
 
     spec: StoreSpec
     stage: int
     groups: int
     wanders: bool = True
+    on_demand: bool = False
+
+
+def key_groups_of(stores: Iterable[StorePlace]) -> list[tuple[int, int]]:
+    """Return the key groups of stores, as stage and number, without those opened on demand."""
+    stages = {(place.stage, place.groups) for place in stores if not place.on_demand}
+    return [(stage, group) for stage, groups in sorted(stages) for group in range(groups)]
 
 
 def places_in(plan: Plan, key_groups: int) -> dict[str, StorePlace]:

@@ -33,6 +33,7 @@ from mustela.runtime.life.life import Life, Means
 from mustela.runtime.life.lives import Lives
 from mustela.runtime.logbook import Logbook
 from mustela.runtime.reading import Published
+from mustela.runtime.replica.global_copies import GlobalCopies
 from mustela.runtime.signals import stopped_by_signals
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin, Watched, hosts_elsewhere_of, workers_of
@@ -109,7 +110,12 @@ class App(Hooked, SqlReadable):
             lambda: self.settings.restart,
             lambda: self.settings.standby,
         )
-        self._published = Published(self._clock, lambda: self.state, lambda: self._queries.close())
+        self._published = Published(
+            self._clock,
+            lambda: self.state,
+            lambda: self._queries.close(),
+            GlobalCopies(lambda: self.settings, self._engine_name),
+        )
         self._queries = Queries(self._published, clock=self._clock)
         self._life: Life | None = None
         self._admin: Admin | None = None

@@ -10,15 +10,18 @@ from mustela.config.settings import Settings
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault
 from mustela.logs.options import LogOptions
-from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, RowOutline, TaskReport
+from mustela.plan.epoch import EpochOrder, GlobalMark, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
+from mustela.state.interfaces import Snapshot
+from mustela.topology.global_table import GlobalTableNode
 
 __all__ = [
     "Engine",
     "EngineOptions",
     "EpochJobError",
     "EpochOutput",
+    "GlobalReading",
     "JobInterruptedError",
     "ProcessingTimeoutError",
     "Reading",
@@ -239,4 +242,26 @@ class Engine(Protocol):
 
     def stop(self) -> None:
         """Stop; a session that belongs to the user keeps running."""
+        ...
+
+
+class GlobalReading(Protocol):
+    """Opens copies of global tables for those who read them, beside the copies of the workers."""
+
+    def open(self, table: GlobalTableNode, mark: GlobalMark, epoch: int) -> Snapshot:
+        """Open a table as of exactly the offsets of its topic that a mark says.
+
+        Args:
+            table: The table.
+            mark: The offsets.
+            epoch: The committed epoch that had read the topic up to there.
+
+        Raises:
+            StateNotReadyError: If a later epoch was opened before.
+            EnvironmentFault: If the topic cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the copies; views of them end."""
         ...

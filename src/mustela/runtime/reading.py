@@ -14,6 +14,7 @@ from mustela.queries.source import Edition, StorePlace, places_in
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.engine import Engine
 from mustela.runtime.events import AppState
+from mustela.runtime.replica.global_copies import GlobalCopies
 from mustela.state.interfaces import Committed, Snapshot, Token
 
 __all__ = ["Published", "ReadableEngine"]
@@ -49,14 +50,20 @@ class Published:
         clock: Monotonic time.
         state: Returns the application's state, for messages.
         on_end: Called when there is nothing to read any more, until the next life.
+        tables: Opens global tables; None if there are none to read.
     """
 
     def __init__(
-        self, clock: Clock, state: Callable[[], AppState], on_end: Callable[[], None]
+        self,
+        clock: Clock,
+        state: Callable[[], AppState],
+        on_end: Callable[[], None],
+        tables: GlobalCopies | None = None,
     ) -> None:
         self._clock = clock
         self._state = state
         self._on_end = on_end
+        self._tables = tables
         self._edition: Edition | None = None
         self._places: tuple[Plan | None, Mapping[str, StorePlace]] = None, {}
         self._is_elsewhere = False
@@ -67,7 +74,7 @@ class Published:
         if isinstance(engine, ReadableEngine) and engine.state_is_here:
             if self._places[0] is not state.plan:
                 self._places = state.plan, places_in(state.plan, state.key_groups)
-            self._edition = _LiveEdition(state, engine, self._places[1])
+            self._edition = _LiveEdition(state, engine, self._places[1], self._tables)
         else:
             self._is_elsewhere = True
         for event in tuple(self._waiting):
@@ -89,6 +96,8 @@ class Published:
         for event in tuple(self._waiting):
             event.set()
         self._on_end()
+        if self._tables is not None:
+            self._tables.close()
 
     def newest(self) -> Edition:
         """Return the newest committed epoch.
@@ -156,13 +165,22 @@ class _LiveEdition:
     Args:
         state: The committed state; it is not changed any more, but for the watermark.
         engine: Opens views.
-        stores: All stores by name.
+        stores: All stores by name, without global tables.
+        tables: Opens global tables.
     """
 
     def __init__(
-        self, state: CommittedState, engine: ReadableEngine, stores: Mapping[str, StorePlace]
+        self,
+        state: CommittedState,
+        engine: ReadableEngine,
+        stores: Mapping[str, StorePlace],
+        tables: GlobalCopies | None,
     ) -> None:
         self.stores = stores
+        if tables is not None and state.plan.global_tables:
+            self.stores = {**stores, **tables.places(state.plan)}
+        self._tables = tables
+        self._read = state.global_marks  # the next epoch's look replaces what the state has
         self._state = state
         self._engine = engine
         value = state.watermark.value
@@ -171,10 +189,14 @@ class _LiveEdition:
 
     def mark(self, stage: int, group: int) -> object:
         """Return what identifies the state of a key group."""
+        if stage < 0 and self._tables is not None:
+            return self._tables.mark(self._state.plan, stage, self._read)
         return self._state.life, self._committed(stage, group)
 
     def open(self, stage: int, group: int) -> Snapshot:
         """Open a view of the state of a key group."""
+        if stage < 0 and self._tables is not None:
+            return self._tables.open(self._state.plan, stage, self._read, self.epoch)
         return self._engine.open_state(stage, group, self._committed(stage, group))
 
     def has_read(self, sent: Mapping[TopicPartition, int]) -> bool:

@@ -26,7 +26,7 @@ from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.batch import BatchEngineError, BatchRequest, BatchResult
-from mustela.runtime.engine import EngineOptions, EpochOutput, Reading
+from mustela.runtime.engine import EngineOptions, EpochOutput, GlobalReading, Reading
 from mustela.runtime.shortage import shortage_of
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
@@ -164,6 +164,12 @@ class SparkEngine:
         if spec is None:
             spec = specs[stage, group] = program.environment(stage, group)
         return self._readers.snapshot(spec, committed)
+
+    def global_reading(self, program: Program) -> GlobalReading:
+        """Return what opens copies of global tables for readers in this process."""
+        from mustela.spark.global_reading import GlobalReading as Reading
+
+        return Reading(program)
 
     def check(self, plan: Plan) -> None:
         """See whether the plan can be sent to the workers, and its state be kept where they are.

@@ -112,6 +112,27 @@ class GlobalCopy:
             self._follow(now_ms)
             return environment.snapshot(self._committed(self._reached(), now_ms))
 
+    def exactly(self, *, now_ms: int) -> Snapshot:
+        """Return the copy, read as far as the mark says and no further.
+
+        Args:
+            now_ms: The wall-clock time.
+
+        Raises:
+            StateNotReadyError: If it was read further before.
+        """
+        wanted = self._committed(self._mark.ends, now_ms)
+        with suppress(StateNotReadyError, StateDamagedError):
+            return self._environment.snapshot(wanted)
+        with self._lock().held():
+            self._follow(now_ms)
+            return self._environment.snapshot(wanted)
+
+    def forget(self) -> None:
+        """Delete the copy; the next use reads the topic from its start."""
+        with self._lock().held():
+            self._environment.destroy()
+
     def _committed(self, ends: Sequence[int], now_ms: int) -> Committed:
         names = (marker.name for marker in self._markers)
         return Committed(

@@ -20,7 +20,13 @@ from mustela.queries.errors import (
 )
 from mustela.queries.keeper import SNAPSHOTS_MAX
 from mustela.queries.queries import Queries
-from mustela.stores import ValueAndTimestamp, ValueTimestampHeaders
+from mustela.stores import (
+    ReadOnlyCustomStore,
+    ReadOnlyKeyValueStore,
+    ReadOnlyWindowStore,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
 
 
 def topology() -> StreamsBuilder:
@@ -223,3 +229,18 @@ def test_a_lifetime_is_limited(driver: TopologyTestDriver) -> None:
     for wrong in (timedelta(0), timedelta(minutes=6)):
         with pytest.raises(QueryError, match="cannot be open for"):
             driver.snapshot(lifetime=wrong)
+
+
+def test_a_handle_is_of_the_class_that_was_asked_for(driver: TopologyTestDriver) -> None:
+    """With the types that it is given; a store of another kind is refused, and the fix helps."""
+    say(driver, "a")
+    assert driver.store("counts", ReadOnlyKeyValueStore[str, int])["a"] == 1
+    assert driver.store("counts", ReadOnlyKeyValueStore)["a"] == 1
+    with driver.snapshot() as snapshot:
+        assert snapshot.store("counts", ReadOnlyKeyValueStore[str, int])["a"] == 1
+        for wrong in (ReadOnlyWindowStore[str, int], ReadOnlyCustomStore):
+            with pytest.raises(QueryError, match="ask for a ReadOnlyKeyValueStore"):
+                snapshot.store("counts", wrong)
+            with pytest.raises(QueryError, match="ask for a ReadOnlyKeyValueStore"):
+                driver.store("counts", wrong)
+    assert len(driver.store("minutes", ReadOnlyWindowStore[str, int])) == 1

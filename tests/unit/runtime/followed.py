@@ -18,6 +18,7 @@ from mustela.model import TopicPartition
 from mustela.runtime.record.epoch_delta import token_of
 from mustela.runtime.record.epoch_record import EpochRecord, GroupState, StoreState
 from mustela.runtime.replica.replica import Replica, Sources
+from mustela.runtime.status.change_ring import ChangeRing
 from tests.unit.runtime.plans import GROUPS, settings_for, some_state, word_count_plan
 
 PLAN = word_count_plan()
@@ -188,8 +189,15 @@ def bulk_reads(application: Application) -> Iterator[None]:
 
 
 @contextmanager
-def replicas(application: Application) -> Iterator[Callable[[], Replica]]:
-    """Make replicas of one directory; each is there instead of the last one."""
+def replicas(
+    application: Application, changes: ChangeRing | None = None
+) -> Iterator[Callable[[], Replica]]:
+    """Make replicas of one directory; each is there instead of the last one.
+
+    Args:
+        application: What they follow.
+        changes: Gets what they change.
+    """
     with tempfile.TemporaryDirectory() as place, bulk_reads(application):
         made: list[Replica] = []
 
@@ -198,7 +206,9 @@ def replicas(application: Application) -> Iterator[Callable[[], Replica]]:
                 made.pop().close(clean=False)
             settings = settings_for(Path(place), state_dir=str(Path(place) / "state"))
             sources = sources_of(application)
-            made.append(Replica(settings, PLAN, examine=lambda: None, sources=sources))
+            made.append(
+                Replica(settings, PLAN, examine=lambda: None, sources=sources, changes=changes)
+            )
             return made[-1]
 
         yield make

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.clock import ManualClock
 from mustela.connectors.kafka.tail import TailRow
 from mustela.queries.errors import EpochNotReachedError, StateUnavailableError
 from mustela.queries.queries import Queries, Sent
 from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.replica.edition import ReplicaEdition
 from mustela.runtime.replica.replica import Replica
+from mustela.runtime.status.change_ring import ChangeRing
 from mustela.state.faults import StateNotReadyError
 from tests.unit.runtime.followed import PLAN, STAGE, Application, Rows, replicas
 from tests.unit.runtime.plans import GROUPS
@@ -104,6 +106,75 @@ def test_what_a_replica_shows_is_what_some_epoch_committed(steps: list[tuple[str
         found = shown(replica, application)
         assert found is not None
         assert found[0] == application.record.epoch
+
+
+class Follower:
+    """Keeps a copy of the store by its changes, from a snapshot on."""
+
+    def __init__(self) -> None:
+        self.ring = ChangeRing(ManualClock(1_000_000))
+        self.ring.follow("counts")
+        self.copy: Rows = {}
+        self.epoch = -1
+        self.snapshots = 0
+
+    def look(self, shown: tuple[int, Rows]) -> None:
+        """Follow to what the replica shows now, or begin again."""
+        epoch, rows = shown
+        found = None if self.epoch < 0 else self.ring.after("counts", self.epoch)
+        if found is None:
+            self.copy, self.snapshots = dict(rows), self.snapshots + 1
+        for each in found or ():
+            for group in each.rows["counts"].values():
+                for key, row in group:
+                    if row is None:
+                        self.copy.pop(key, None)
+                    else:
+                        self.copy[key] = row
+        self.epoch = epoch
+        assert self.copy == rows
+
+
+@given(STEPS)
+def test_who_follows_the_changes_of_a_replica_has_what_it_shows(
+    steps: list[tuple[str, Any]],
+) -> None:
+    """Epoch by epoch, or several at once, or with a new snapshot where rows were not seen."""
+    application, follower = Application(), Follower()
+    with replicas(application, follower.ring) as make:
+        replica = make()
+        for what, told in [*steps, ("step", [])]:
+            if what == "step":
+                application.during = [
+                    lambda other=other: happening(application, *other) for other in told
+                ]
+                replica.step()
+                application.during = []
+                found = shown(replica, application)
+                if found is not None:
+                    follower.look(found)
+            elif what in ("kill", "reset"):
+                if what == "reset":
+                    application.begin_life()
+                    follower.epoch = -1
+                replica = make()
+            else:
+                happening(application, what, told)
+
+
+def test_a_replica_that_follows_needs_no_second_snapshot() -> None:
+    """Not for one epoch, nor for several at once."""
+    application, follower = Application(), Follower()
+    with replicas(application, follower.ring) as make:
+        replica = make()
+        for number in range(6):
+            application.commit({bytes([number]): b"1", b"\x09": bytes([number + 1])})
+            if number in (0, 1, 4, 5):
+                caught_up(replica)
+                found = shown(replica, application)
+                assert found is not None
+                follower.look(found)
+    assert (follower.snapshots, follower.epoch) == (1, 6)
 
 
 def test_an_epoch_whose_rows_were_compacted_meanwhile_is_not_shown() -> None:

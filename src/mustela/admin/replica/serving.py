@@ -22,7 +22,7 @@ from mustela.runtime.logbook import Logbook
 from mustela.runtime.replica.following import Following
 from mustela.runtime.replica.places import replica_place
 from mustela.runtime.replica.replica import Replica
-from mustela.runtime.replica.selected import with_stores
+from mustela.runtime.replica.selected import readable, with_stores
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Watched
@@ -61,12 +61,12 @@ class ReplicaServer:
         self._app = app
         self._names = None if stores is None else frozenset(stores)
         whole = app.built_plan()
-        logged = {name for name, (_, spec) in whole.stores.items() if spec.logged}
-        self._plan = with_stores(whole, logged if stores is None else self._names or ())
+        self._plan = with_stores(whole, readable(whole) if stores is None else self._names or ())
         self._clock = clock or SystemClock()
         self._on_error = on_error
         self._make_replica = make_replica
         self._logbook = Logbook(self._clock)
+        self._board = StatusBoard(self._clock)
         self._ended = threading.Event()
 
     def run(self, ready: Callable[[ReplicaServer], object] = lambda _server: None) -> None:
@@ -90,15 +90,15 @@ class ReplicaServer:
             world = kafka_world(settings, self._clock)
             stack.callback(world.cluster.close)
             recovery = Recovery(settings, app.built_plan(), world, self._say)
-            replica = self._make_replica(own, self._plan, examine=recovery.examine)
+            replica = self._make_replica(
+                own, self._plan, examine=recovery.examine, changes=self._board.changes
+            )
             following = Following(replica, self._clock, on_error=self._note, on_end=self._ended.set)
             stack.callback(following.stop)
             queries = Queries(replica, clock=self._clock)
             stack.callback(queries.close)
             shown = ReplicaEndpoints(following, self._plan)
-            server = AdminServer(
-                Shown(endpoints=shown.all, probes=shown.probes(), has_changes=False)
-            )
+            server = AdminServer(Shown(endpoints=shown.all, probes=shown.probes()))
             server.open(self._watched(own, queries))
             stack.callback(server.close)
             self.address = server.address
@@ -120,7 +120,7 @@ class ReplicaServer:
 
         return Watched(
             settings=settings,
-            board=StatusBoard(self._clock),
+            board=self._board,
             topology=cache(app.built_topology),
             plan=self._shown_plan,
             workers=lambda _stacks: (),

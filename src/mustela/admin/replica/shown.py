@@ -15,6 +15,7 @@ from mustela.admin.processes import Processes
 from mustela.config.masking import mask_text
 from mustela.plan.plan import Plan
 from mustela.runtime.replica.following import Following
+from mustela.runtime.replica.selected import readable
 from mustela.runtime.status.watched import Watched
 
 __all__ = ["REPLICA_METRICS", "ReplicaCollector", "ReplicaEndpoints"]
@@ -158,7 +159,7 @@ class ReplicaEndpoints:
             "version": version("mustela"),
             "python": platform.python_version(),
             "state": self._state(),
-            "stores": sorted(name for name, (_, spec) in self._plan.stores.items() if spec.logged),
+            "stores": sorted(readable(self._plan)),
             "incarnation": None if record is None else record.incarnation,
             "epoch": None if record is None else record.epoch,
             "epoch_ms": None if record is None else record.time_ms,

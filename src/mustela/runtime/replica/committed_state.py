@@ -17,11 +17,11 @@ from mustela.plan.plan import Plan, Stage
 from mustela.processes import boot_id
 from mustela.queries.errors import StateUnavailableError
 from mustela.queries.rows import EditionViews
-from mustela.queries.source import Edition, StateSource
-from mustela.runtime.record.epoch_record import EpochRecord
+from mustela.queries.source import Edition, StateSource, key_groups_of
 from mustela.runtime.record.group_marks import marks_of
 from mustela.runtime.record.store_names import with_store_names
-from mustela.runtime.replica.edition import ReplicaEdition
+from mustela.runtime.replica.edition import Held, ReplicaEdition
+from mustela.runtime.replica.global_copies import GlobalCopies
 from mustela.runtime.replica.places import replica_place
 from mustela.runtime.replica.program import program_of
 from mustela.runtime.replica.replica import Replica, Sources
@@ -106,28 +106,23 @@ def _here(
         options=LmdbOptions(map_bytes=settings.state.map_size),
     )
     stack.callback(readers.close)
+    tables = GlobalCopies(lambda: settings)
+    stack.callback(tables.close)
     for _ in range(_LOOKS):  # an application that runs here may move on meanwhile
         sources.feed.close()
         record = with_store_names(sources.feed.new(0.0)[-1], plan)
         program = program_of(settings, plan, record, sources.admin, settings.state_dir)
-        edition = _edition(record, plan, _Directory(program, readers))
+        held = Held(
+            copies=_Directory(program, readers), lock=threading.Lock(), unlogged=True, tables=tables
+        )
+        edition = ReplicaEdition(record, marks_of(plan, record), plan, held)
         try:
             with closing(EditionViews(edition)) as views:
-                views.open_all(_groups(edition))
+                views.open_all(key_groups_of(edition.stores.values()))
         except _MOVED:
             continue
         return edition
     return None
-
-
-def _edition(record: EpochRecord, plan: Plan, directory: _Directory) -> ReplicaEdition:
-    marks = marks_of(plan, record)
-    return ReplicaEdition(record, marks, plan, directory, threading.Lock(), unlogged=True)
-
-
-def _groups(edition: Edition) -> list[tuple[int, int]]:
-    stages = {(place.stage, place.groups) for place in edition.stores.values()}
-    return [(stage, group) for stage, groups in sorted(stages) for group in range(groups)]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from mustela.model import TopicPartition
 from mustela.plan.epoch import GroupMark, Program, changelog_topic
 from mustela.plan.plan import Stage
 from mustela.processes import boot_id
+from mustela.runtime.replica.gathered import GatheredChanges
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
@@ -54,6 +55,7 @@ class ReplicaCopies:
         admin: Queries for the bounds and times of logs.
         tail: Follows changelogs.
         before_bulk: Called before a key group cannot be read for a while.
+        gathered: Takes what key groups are changed by.
 
     Attributes:
         watermark: The committed watermark, or -1.
@@ -66,6 +68,7 @@ class ReplicaCopies:
         admin: KafkaAdmin,
         tail: Tail,
         before_bulk: Callable[[], None] = lambda: None,
+        gathered: GatheredChanges | None = None,
     ) -> None:
         self.program = program
         self.admin = admin
@@ -73,6 +76,7 @@ class ReplicaCopies:
         self.reading_since: dict[tuple[str, int, int], ReadingSince] = {}
         self._tail = tail
         self._before_bulk = before_bulk
+        self._gathered = gathered or GatheredChanges()
         saved = program.saved_dir
         options = LmdbOptions(map_bytes=program.map_size, saved_in=Path(saved) if saved else None)
         boot = boot_id() or f"replica {program.identity}"
@@ -123,6 +127,7 @@ class ReplicaCopies:
         committed = new.committed(stage.logged)
         environment = self._registry.get(self.program.environment(stage.index, group))
         if environment.condition(committed).ready:
+            self._gathered.miss()
             return True
         if old is not None and new.token is not None:
             before = old.committed(stage.logged)
@@ -136,7 +141,9 @@ class ReplicaCopies:
                     assert committed.token is not None
                     environment.write_pending(committed.token, before, changes)
                     reach("replica-after-pending")
+                    self._gathered.take(group, changes)
                     return is_whole
+        self._gathered.miss()
         self._before_bulk()
         _, read = make_current(self, stage.index, group, committed)
         return not any(read.values())

@@ -25,9 +25,12 @@ from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.record.group_marks import marks_of
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.replica.copies import ROWS_MAX, ReplicaCopies, Tail, distance
-from mustela.runtime.replica.edition import Marks, ReplicaEdition
+from mustela.runtime.replica.edition import Held, Marks, ReplicaEdition
 from mustela.runtime.replica.epoch_feed import EpochFeed, KafkaEpochFeed
+from mustela.runtime.replica.gathered import GatheredChanges
+from mustela.runtime.replica.global_copies import GlobalCopies
 from mustela.runtime.replica.program import program_of
+from mustela.runtime.status.change_ring import ChangeRing
 
 __all__ = ["Replica", "Sources"]
 
@@ -68,6 +71,7 @@ class Replica:
             whenever another program has committed one.
         place: The directory of state; default: the one in the settings.
         sources: What it reads; default: the cluster that the settings name.
+        changes: Gets what is changed in stores that somebody follows.
     """
 
     def __init__(
@@ -78,11 +82,14 @@ class Replica:
         examine: Callable[[], None],
         place: Path | None = None,
         sources: Sources | None = None,
+        changes: ChangeRing | None = None,
     ) -> None:
         self._settings = settings
         self._plan = plan
         self._examine = examine
         self._root = place or settings.state_dir
+        self._tables = GlobalCopies(lambda: settings)
+        self._gathered = GatheredChanges(changes)
         sources = sources or Sources.of(settings)
         self._admin, self._tail, self._feed = sources.admin, sources.tail, sources.feed
         self._copies: ReplicaCopies | None = None
@@ -185,6 +192,7 @@ class Replica:
             clean: Whether to sync them and mark them clean, which survives a reboot.
         """
         self._begin_again(clean=clean)
+        self._tables.close()
         self._tail.close()
         self._admin.close()
 
@@ -193,9 +201,13 @@ class Replica:
         assert self._copies is not None
         with self._changed:
             self._shown = ReplicaEdition(
-                self._last, self._marks, self._plan, self._copies, self._lock
+                self._last,
+                self._marks,
+                self._plan,
+                Held(copies=self._copies, lock=self._lock, tables=self._tables),
             )
             self._changed.notify_all()
+        self._gathered.show(self._last.epoch)
 
     def _hide(self) -> None:
         self._shown = None
@@ -223,7 +235,10 @@ class Replica:
             self._examine()
         if last is None or self._copies is None or _owner(last) != _owner(record):
             self._forget(clean=False)
-            self._copies = ReplicaCopies(self._program(record), self._admin, self._tail, self._hide)
+            self._gathered.miss()
+            self._copies = ReplicaCopies(
+                self._program(record), self._admin, self._tail, self._hide, self._gathered
+            )
 
     def _brought(self, between: Sequence[EpochRecord]) -> bool:
         """Do the same as `_bring`; an instance of this host that is ahead is no error."""
@@ -238,6 +253,7 @@ class Replica:
     def _bring(self, between: Sequence[EpochRecord]) -> bool:
         """Bring all key groups to the last of some epochs; return whether nothing was missing."""
         assert self._copies is not None
+        self._gathered.begin()
         steps = [marks_of(self._plan, record) for record in between]
         new, is_first = steps[-1], self._last is None
         is_far = is_first or self._distance(new) > ROWS_MAX

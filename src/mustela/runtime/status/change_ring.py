@@ -6,7 +6,7 @@ lock, and never makes an epoch wait. Rows are kept only of stores that somebody 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -110,15 +110,25 @@ class ChangeRing:
             epoch: The epoch.
             changelogs: Its changelog rows, by store.
         """
-        followed = self._still_followed()
-        kept = self._kept
-        if epoch != kept.epoch + 1:
+        followed = self.followed()
+        new = _changes_of(epoch, changelogs, followed)
+        self.add(new, followed, after=epoch - 1)
+
+    def add(self, new: EpochChanges, followed: Collection[str], *, after: int) -> None:
+        """Add what several epochs changed, under the last of them; one thread does.
+
+        Args:
+            new: The changes.
+            followed: The stores of which it has all changes.
+            after: The epoch after which they begin.
+        """
+        kept, epoch = self._kept, new.epoch
+        if after != kept.epoch:
             kept = _Kept()  # another instance committed epochs in between
         if not followed:
             self._kept = _Kept(epoch=epoch)
             return
-        new = _changes_of(epoch, changelogs, followed)
-        since = {store: kept.since.get(store, epoch - 1) for store in followed}
+        since = {store: kept.since.get(store, after) for store in followed}
         epochs = [*kept.epochs, new] if new.rows else [*kept.epochs]
         size = sum(each.size for each in epochs)
         dropped = 0
@@ -129,7 +139,12 @@ class ChangeRing:
         since = {store: max(known, dropped) for store, known in since.items()}
         self._kept = _Kept(tuple(epochs), since, epoch)
 
-    def _still_followed(self) -> frozenset[str]:
+    def lose(self, epoch: int) -> None:
+        """Keep nothing: what changed up to an epoch is not known."""
+        self._kept = _Kept(epoch=epoch)
+
+    def followed(self) -> frozenset[str]:
+        """Return the stores whose changes are kept."""
         if not self._followed:
             return frozenset()
         now, known = self._clock.monotonic(), self._followed

@@ -38,9 +38,10 @@ class Served:
     """
 
     def __init__(self, app: App, model: Application, stores: list[str] | None = None) -> None:
-        def make(settings: Any, plan: Any, *, examine: Any) -> Replica:
+        def make(settings: Any, plan: Any, *, examine: Any, changes: Any) -> Replica:
             del examine
-            return Replica(settings, plan, examine=self.examine, sources=sources_of(model))
+            sources = sources_of(model)
+            return Replica(settings, plan, examine=self.examine, sources=sources, changes=changes)
 
         self.trouble: Exception | None = None
         self.error: BaseException | None = None
@@ -155,11 +156,33 @@ def test_a_replica_answers_as_the_application_does(app: App, model: Application)
     assert (rest["epoch"], [row["key"] for row in rest["rows"]]) == (1, ["c"])
     assert served.get("/stores/counts?count=true&min_epoch=2")["count"] == 4
     assert served.get("/queries/total?more=5")["result"] == 15
-    refused = served.get("/stores/counts/changes", 404)
-    assert (refused["code"], refused["fix"]) == (
-        "QUERY_NO_CHANGES",
-        "ask the application that runs",
-    )
+    served.stop()
+    assert served.error is None
+
+
+def test_the_changes_of_a_replica_are_followed(app: App, model: Application) -> None:
+    """A snapshot, then each epoch that is shown; it goes on where it was."""
+    served = Served(app, model)
+    committed(model, a=1, b=2)
+    served.shows(1)
+    with served.http.stream("GET", "/stores/counts/changes") as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = (line for line in answer.iter_lines() if line.startswith(("event", "data")))
+        events = zip(lines, lines, strict=False)
+        assert next(events)[0] == "event: snapshot"
+        assert next(events)[0] == "event: ready"
+        committed(model, b=5)
+        name, data = next(events)
+    shown = json.loads(data.removeprefix("data: "))
+    assert (name, shown["epoch"]) == ("event: change", 2)
+    assert [(row["key"], row["value"]) for row in shown["rows"]] == [("b", 5)]
+    committed(model, c=7)
+    served.shows(3)
+    headers = {"last-event-id": "2"}
+    with served.http.stream("GET", "/stores/counts/changes", headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = (line for line in answer.iter_lines() if line.startswith("data"))
+        assert json.loads(next(lines).removeprefix("data: "))["rows"][0]["key"] == "c"
     served.stop()
     assert served.error is None
 
@@ -258,8 +281,8 @@ def test_an_address_that_is_taken_leaves_nothing_behind(
     port = one.server.address.rpartition(":")[2]
     app.configure(**{"admin.listen": f"127.0.0.1:{port}"})
     taken = ReplicaServer(app)
-    taken._make_replica = lambda settings, plan, *, examine: Replica(
-        settings, plan, examine=examine, sources=sources_of(model)
+    taken._make_replica = lambda settings, plan, *, examine, changes: Replica(
+        settings, plan, examine=examine, sources=sources_of(model), changes=changes
     )
     with pytest.raises(MustelaError, match="cannot listen") as found:
         taken.run()
