@@ -86,8 +86,12 @@ class AdminClient:
         token = self.access.tokens.read if place.scheme == "https" else ""
         return self._requested(path, token, _TIMEOUT_S)
 
-    def data(self, target: str) -> tuple[int, bytes]:
+    def data(self, target: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body of what is below ``/stores``, which needs a token on loopback too.
+
+        Args:
+            target: The address.
+            body: What is posted there, as JSON; None asks with GET.
 
         Raises:
             AdminSilentError: If the server does not answer; or if it could be somebody else's,
@@ -98,9 +102,11 @@ class AdminClient:
         if place.scheme != "https" and not mine:
             said = "what listens there does not belong to this user"
             raise self._silent(said)
-        return self._requested(target, self.access.tokens.query, _DATA_TIMEOUT_S)
+        return self._requested(target, self.access.tokens.query, _DATA_TIMEOUT_S, body)
 
-    def _requested(self, target: str, token: str, timeout_s: float) -> tuple[int, bytes]:
+    def _requested(
+        self, target: str, token: str, timeout_s: float, body: bytes | None = None
+    ) -> tuple[int, bytes]:
         place = urlsplit(self.access.address)
         headers = {"accept": "application/json"}
         connection: HTTPConnection
@@ -114,7 +120,7 @@ class AdminClient:
             else:
                 connection = HTTPConnection(place.hostname or "", place.port, timeout=timeout_s)
             try:
-                connection.request("GET", target, headers=headers)
+                connection.request("GET" if body is None else "POST", target, body, headers)
                 answer = connection.getresponse()
                 return answer.status, answer.read(_ANSWER_MAX)
             finally:

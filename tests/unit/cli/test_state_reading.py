@@ -15,12 +15,17 @@ import pytest
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.admin.data import files, standing
 from mustela.admin.data.files import ParquetMissingError, RowFileError, read_rows
-from mustela.admin.data.standing import StandingState, StateTornError, StateUnreadableError
+from mustela.admin.data.standing import (
+    RemoteState,
+    StandingState,
+    StateTornError,
+    StateUnreadableError,
+)
 from mustela.cli import state_import, state_reading
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.clock import ManualClock
-from tests.unit.admin.data.shown import stores
+from tests.unit.admin.data.shown import QUERY, Served, stores
 
 PROGRAM = """
 from mustela import App
@@ -159,6 +164,39 @@ def test_rows_of_two_epochs_are_not_one_export() -> None:
     assert "--source changelogs" in str(found.value)
     whole = Pages((200, page), (200, {"epoch": 3, "rows": [2]}))
     assert [page["rows"] for page in whole.pages(["counts"], {}, whole=True)] == [[1], [2]]
+
+
+class Server:
+    """An admin server whose application commits an epoch before each page, and is slow."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+
+    def data(self, target: str, body: bytes | None = None) -> tuple[int, bytes]:
+        if target.startswith("/stores/"):
+            self.served.tick()
+            self.served.clock.advance(61_000)
+        method = "GET" if body is None else "POST"
+        headers = {"authorization": f"Bearer {QUERY.query}", "host": "localhost"}
+        answer = self.served.client.ask(method, target, headers=headers, content=body or b"")
+        return answer.status_code, answer.content
+
+
+def test_an_export_of_what_runs_is_one_epoch_however_slow_it_is(
+    driver: TopologyTestDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its epoch is held; rows of a page without that go on in another epoch."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(standing, "PAGE_ROWS", 1)
+    served = Served(driver)
+    state = RemoteState(Server(served))  # type: ignore[arg-type]
+    pages = [*state.pages(("counts",), {}, whole=True)]
+    assert len({page["epoch"] for page in pages}) == 1
+    assert [page["rows"][0]["key"] for page in pages] == ["a", "b", "c", "d"]
+    assert served.queries._keeper._open == {}
+    free = [*state.pages(("counts",), {})]
+    assert len({page["epoch"] for page in free}) == 4
+    assert state.count("counts", {})[0] == 4
 
 
 def test_a_server_that_cannot_answer_now_is_asked_again() -> None:

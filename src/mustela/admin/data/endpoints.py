@@ -68,6 +68,7 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
     admin, now = source.settings.admin, source.clock.monotonic
     limits = Limits(seconds=admin.request_timeout.total_seconds() * 0.4)
     hidden = Hidden(admin.hidden_store_names, admin.hidden_field_names)
+    frames = FrameService(source.queries, hidden=hidden, limits=limits, now=now)
     service = DataService(
         source.queries,
         cursors=Cursors(secrets.token_bytes(32)),
@@ -76,6 +77,7 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
         now=now,
         sizes=source.sizes,
     )
+    service.frame = frames.shown
     functions = FunctionService(
         source.queries, source.functions, result_max=limits.size, say=source.say
     )
@@ -89,7 +91,6 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
             memory=_SQL_MEMORY,
         ),
     )
-    frames = FrameService(source.queries, hidden=service.hidden, limits=limits, now=now)
     streams = None if source.changes is None else ChangeStreams(service, source.changes, now)
     app = DataApplication(
         {
@@ -128,11 +129,18 @@ class _Describes:
         if len(asked.path) != 1 or asked.method not in ("GET", "HEAD"):
             return refused(DataRefusal(404, "QUERY_PATH", "there is no such address"))
         try:
+            service = self._service
+            methods = {
+                name: service.methods.of(name).values()
+                for name in service.forms
+                if service.methods.has(name)
+            }
             document: dict[str, Any] = description(
                 self._source.settings.application_id,
                 version("mustela"),
-                self._service.forms,
+                service.forms,
                 self._source.functions.values(),
+                methods,
             )
         except MustelaError as error:
             return refused(refusal_of(error))

@@ -123,6 +123,14 @@ class FrameService:
         except MustelaError as error:
             return refused(refusal_of(error))
 
+    def shown(self, name: str) -> Snapshot:
+        """Return what a frame shows, for answers of other addresses.
+
+        Raises:
+            DataRefusal: If it has ended.
+        """
+        return self._frame(name).shown
+
     def _answer(self, asked: Asked) -> Reply:
         path = asked.path[1:]
         if asked.method != "POST":

@@ -31,7 +31,11 @@ _OF_KEY: Final = {"window": "windows", "session": "sessions", "versioned": "vers
 
 
 def description(
-    title: str, version: str, stores: Mapping[str, StoreForms], queries: Iterable[QueryFunction]
+    title: str,
+    version: str,
+    stores: Mapping[str, StoreForms],
+    queries: Iterable[QueryFunction],
+    methods: Mapping[str, Iterable[QueryFunction]],
 ) -> Json:
     """Return the description.
 
@@ -40,14 +44,25 @@ def description(
         version: The version of the description.
         stores: The stores that are shown.
         queries: The user's own queries.
+        methods: The query methods of stores that have some, by store.
     """
     schemas: dict[str, Json] = {"Error": _ERROR}
     paths: dict[str, Json] = {"/stores": {"get": _operation("stores", "The stores", _listed())}}
     paths["/sql"] = {"post": _sql()}
+    paths |= _frames()
+    paths["/queries"] = {"get": _listing("queries", "The application's own queries")}
+    described = _operation("openapi", "This description", {"type": "object"})
+    paths["/openapi.json"] = {"get": described}
     for name, forms in stores.items():
         paths |= _paths_of(name, forms, schemas)
     for query in queries:
-        paths[f"/queries/{query.name}"] = _path_of_query(query, schemas)
+        paths[f"/queries/{query.name}"] = _path_of_query(query, "queries", schemas)
+    for store, functions in methods.items():
+        place = f"/stores/{store}/methods"
+        listing = _listing("methods", f"The query methods of {store}", f"methods.{store}")
+        paths[place] = {"get": listing}
+        for method in functions:
+            paths[f"{place}/{method.name}"] = _path_of_query(method, f"methods.{store}", schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
@@ -70,8 +85,8 @@ def _paths_of(name: str, forms: StoreForms, schemas: dict[str, Json]) -> dict[st
     if kind in SCANNED:
         page = {"rows": _many(row), "cursor": {"type": "string"}, "count": _INTEGER}
         paths[f"/stores/{name}"] = {
-            "get": _operation(
-                f"page.{name}", f"Rows of {name}", _answer(page), _page_parameters(key)
+            "get": _with_arrow(
+                _operation(f"page.{name}", f"Rows of {name}", _answer(page), _page_parameters(key))
             )
         }
     if kind in _BY_KEY:
@@ -104,13 +119,51 @@ def _sql() -> Json:
     answer = _answer({"columns": _many(column), "rows": _many(_many({}))})
     made = _operation("sql", "What a SELECT gives", answer, [_parameter("min_epoch", _INTEGER)])
     made["requestBody"] = _body({"sql": {"type": "string"}})
+    return _with_arrow(made)
+
+
+def _with_arrow(made: Json) -> Json:
+    """Return an operation that also answers with a stream of Arrow's."""
     stream: Json = {"schema": {"type": "string", "format": "binary"}}
     made["responses"]["200"]["content"][ARROW] = stream
     return made
 
 
-def _path_of_query(query: QueryFunction, schemas: dict[str, Json]) -> Json:
-    place = f"queries.{query.name}"
+def _listing(what: str, title: str, name: str = "") -> Json:
+    listed = {"type": "object", "properties": {what: _many({"type": "object"})}}
+    return _operation(name or what, title, listed)
+
+
+def _frames() -> dict[str, Json]:
+    """Return the addresses of data frames: one epoch for many readers."""
+    text: Json = {"type": "string"}
+    frame, store = (_parameter(name, text, place="path") for name in ("frame", "store"))
+    opened = _operation("frames.open", "Keep an epoch readable", _answer({"frame": text}))
+    wish = {"epoch": _INTEGER, "seconds": {"type": "number"}, "held": {"type": "boolean"}}
+    opened["requestBody"] = _body(wish, required=[])
+    ended = _operation(
+        "frames.end", "End a frame", _answer({"ended": {"type": "boolean"}}), [frame]
+    )
+    columns = {"schema": text, "usable": _many(text), "keys": _many(text), "groups": _INTEGER}
+    described = _operation(
+        "frames.store", "The columns of a store in a frame", _answer(columns), [frame, store]
+    )
+    rows = _operation("frames.rows", "A page of a store's rows in a frame", {}, [frame, store])
+    rows["responses"]["200"]["content"] = {ARROW: {"schema": {**text, "format": "binary"}}}
+    part: dict[str, Any] = {"reader": text, "page": _INTEGER, "groups": _many(_INTEGER)}
+    rows["requestBody"] = _body(
+        {**part, "columns": _many(text), "bounds": _many(_many({}))}, required=["reader"]
+    )
+    return {
+        "/frames": {"post": opened},
+        "/frames/{frame}": {"post": ended},
+        "/frames/{frame}/{store}": {"post": described},
+        "/frames/{frame}/{store}/rows": {"post": rows},
+    }
+
+
+def _path_of_query(query: QueryFunction, group: str, schemas: dict[str, Json]) -> Json:
+    place = f"{group}.{query.name}"
     parameters = [
         _parameter(
             each.name,
@@ -121,13 +174,13 @@ def _path_of_query(query: QueryFunction, schemas: dict[str, Json]) -> Json:
     ]
     result = _take(schema_of_type(query.returns, f"{place}.result"), schemas)
     answer = _answer({"result": result})
-    title = query.doc or f"The query {query.name}"
-    posted = _operation(f"post.{query.name}", title, answer)
+    title, suffix = query.doc or f"The query {query.name}", place.removeprefix("queries.")
+    posted = _operation(f"post.{suffix}", title, answer)
     required = [each.name for each in query.parameters if each.required]
     posted["requestBody"] = _body(
         {each["name"]: each["schema"] for each in parameters}, required=required
     )
-    return {"get": _operation(f"query.{query.name}", title, answer, parameters), "post": posted}
+    return {"get": _operation(f"query.{suffix}", title, answer, parameters), "post": posted}
 
 
 def _row(forms: StoreForms, key: Json, value: Json) -> Json:
@@ -152,7 +205,8 @@ def _page_parameters(key: Json) -> list[Json]:
     numbers = [_parameter(name, _INTEGER) for name in ("limit", "min_epoch")]
     times = [_parameter(name, _MOMENT) for name in ("time_from", "time_to")]
     keys = [_parameter(name, key) for name in ("from", "to", "prefix")]
-    return [*keys, *times, *flags, *numbers, _parameter("cursor", {"type": "string"})]
+    texts = [_parameter(name, {"type": "string"}) for name in ("cursor", "frame")]
+    return [*keys, *times, *flags, *numbers, *texts]
 
 
 def _stream(name: str, key: Json) -> Json:

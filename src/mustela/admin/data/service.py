@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -90,6 +91,9 @@ class DataService:
         limits: How much one request may take.
         now: Monotonic time, in seconds.
         sizes: Rows and bytes of the stores, as far as they are known.
+
+    Attributes:
+        frame: Returns what a frame shows, by its name; None if there are no frames.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class DataService:
         now: Callable[[], float],
         sizes: Callable[[], Mapping[str, tuple[int, int]]] = dict,
     ) -> None:
+        self.frame: Callable[[str], Snapshot] | None = None
         self.leases = Leases(queries, now)
         self._queries = queries
         self._cursors = cursors
@@ -200,7 +205,7 @@ class DataService:
         return _reply(encoding, epoch, {"epoch": epoch, "rows": found})
 
     def _of_key(self, asked: Asked, encoding: Encoding, path: tuple[str, ...]) -> Reply:
-        asked.only("min_epoch", "time_from", "time_to", "reverse", "limit", "cursor")
+        asked.only("min_epoch", "time_from", "time_to", "reverse", "limit", "cursor", "frame")
         store, text, what = path
         forms = self.store(store)
         key = forms.key.from_text(text)
@@ -292,6 +297,9 @@ class DataService:
         return page
 
     def _lent(self, asked: Asked, epoch: int | None) -> Any:
+        name = asked.parameters.get("frame")
+        if name is not None and self.frame is not None:
+            return nullcontext(Lent(self.frame(name)))
         least = asked.whole("min_epoch")
         if epoch is not None and least is not None and epoch < least:
             epoch = None
@@ -343,7 +351,7 @@ class DataService:
 
 _OF_KEY: Final = ("windows", "sessions", "versions")
 OF_QUESTION: Final = ("from", "to", "prefix", "time_from", "time_to", "reverse", "versions")
-_OF_RANGE: Final = (*OF_QUESTION, "limit", "cursor", "min_epoch", "count")
+_OF_RANGE: Final = (*OF_QUESTION, "limit", "cursor", "min_epoch", "count", "frame")
 
 
 class StoreMethods:

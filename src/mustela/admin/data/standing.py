@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
@@ -15,7 +16,7 @@ from mustela.admin.data.hidden import Hidden
 from mustela.admin.data.service import DataService, Limits
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault, UsageError
-from mustela.queries.queries import Queries
+from mustela.queries.queries import LIFETIME_MAX, Queries
 from mustela.queries.source import StateSource
 
 __all__ = [
@@ -57,6 +58,11 @@ class StateAnswers(ABC):
             path: The parts of the path after ``/stores``.
             parameters: The parameters.
         """
+
+    @contextmanager
+    def held(self) -> Generator[dict[str, str]]:
+        """Keep one epoch readable; gives the parameters that ask for it."""
+        yield {}
 
     def find(self, *path: str, **parameters: str) -> dict[str, Any] | None:
         """Return an answer; None if there is no such row.
@@ -108,17 +114,18 @@ class StateAnswers(ABC):
             StateTornError: If they must, and are not.
         """
         left, more = limit, dict[str, str]()
-        while left is None or left > 0:
-            rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-            page = self.ask(*path, **{**parameters, **more, "limit": str(rows)})
-            if whole and "continued_from_epoch" in page:
-                raise _torn(page["continued_from_epoch"], page["epoch"])
-            yield page
-            if left is not None:
-                left -= len(page[rows_of(path)])
-            if "cursor" not in page:
-                return
-            more = {"cursor": page["cursor"]}
+        with self.held() if whole else nullcontext(dict[str, str]()) as one:
+            while left is None or left > 0:
+                rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
+                page = self.ask(*path, **{**parameters, **one, **more, "limit": str(rows)})
+                if whole and "continued_from_epoch" in page:
+                    raise _torn(page["continued_from_epoch"], page["epoch"])
+                yield page
+                if left is not None:
+                    left -= len(page[rows_of(path)])
+                if "cursor" not in page:
+                    return
+                more = {"cursor": page["cursor"]}
 
     def count(self, store: str, parameters: Mapping[str, str]) -> tuple[int, int]:
         """Return how many rows there are, and the epoch.
@@ -127,14 +134,15 @@ class StateAnswers(ABC):
             StateTornError: If another epoch began to be shown meanwhile.
         """
         total, more = 0, dict[str, str]()
-        while True:
-            page = self.ask(store, **{**parameters, **more, "count": "true"})
-            if "continued_from_epoch" in page:
-                raise _torn(page["continued_from_epoch"], page["epoch"])
-            total += page["count"]
-            if "cursor" not in page:
-                return total, page["epoch"]
-            more = {"cursor": page["cursor"]}
+        with self.held() as one:
+            while True:
+                page = self.ask(store, **{**parameters, **one, **more, "count": "true"})
+                if "continued_from_epoch" in page:
+                    raise _torn(page["continued_from_epoch"], page["epoch"])
+                total += page["count"]
+                if "cursor" not in page:
+                    return total, page["epoch"]
+                more = {"cursor": page["cursor"]}
 
 
 def rows_of(path: Sequence[str]) -> str:
@@ -151,7 +159,8 @@ def _torn(then: int, now: int) -> StateTornError:
     msg = f"rows up to now are of epoch {then}, which cannot be read any more; it is epoch {now}"
     return StateTornError(
         msg,
-        why="a running application keeps an epoch readable for a minute",
+        why="a running application keeps an epoch readable for five minutes, and for one only while"
+        " many others read",
         fix="read what is stopped, or the changelogs: --source changelogs",
         fields={"then": then, "now": now},
     )
@@ -165,6 +174,13 @@ def _refused(status: int, document: Mapping[str, Any]) -> UsageError | Environme
     if code == "QUERY_NO_STORE":
         fix = "see mustela state list"
     fields = {"status": status, "code": code}
+    if code == "QUERY_FRAME_GONE":
+        return StateTornError(
+            "the epoch of the rows up to now cannot be read any more",
+            why="a running application keeps an epoch readable for five minutes",
+            fix="read what is stopped, or the changelogs: --source changelogs",
+            fields=fields,
+        )
     if status >= 500:
         return StateUnreadableError(what, fix=fix or "try again", fields=fields)
     return StateRefusedError(what, fix=fix or "see mustela state --help", fields=fields)
@@ -193,6 +209,23 @@ class RemoteState(StateAnswers):
         if parameters:
             target += f"?{urlencode(parameters)}"
         return self._client.data(target)
+
+    @contextmanager
+    def held(self) -> Generator[dict[str, str]]:
+        """Keep one epoch readable, for as long as a snapshot may be open.
+
+        Where too many others do so, pages are of one epoch for a minute only.
+        """
+        wish = {"held": True, "seconds": LIFETIME_MAX.total_seconds()}
+        status, body = self._client.data("/frames", json.dumps(wish).encode())
+        if status != 200:
+            yield {}
+            return
+        frame = str(json.loads(body)["frame"])
+        try:
+            yield {"frame": frame}
+        finally:
+            self._client.data(f"/frames/{quote(frame, safe='')}", b"{}")
 
 
 class StandingState(StateAnswers):

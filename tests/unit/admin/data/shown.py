@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,9 @@ from mustela.admin.access import Scope, Tokens
 from mustela.admin.data.application import DataApplication, is_stream
 from mustela.admin.data.changes import ChangeStreams, StreamLimits
 from mustela.admin.data.cursors import Cursors
+from mustela.admin.data.frames import FrameService
 from mustela.admin.data.hidden import Hidden
+from mustela.admin.data.row_streams import RowStreams
 from mustela.admin.data.service import DataService, Limits
 from mustela.admin.data.statements import SqlService
 from mustela.admin.endpoints import Endpoint
@@ -39,9 +41,19 @@ class Order:
     email: str
 
 
-def stores(builder: StreamsBuilder) -> None:
-    """A store of each kind."""
-    words = builder.stream("words", key=str, value=str).group_by_key()
+def same(name: str) -> str:
+    """Return the name of a topic as it is."""
+    return name
+
+
+def stores(builder: StreamsBuilder, topic: Callable[[str], str] = same) -> None:
+    """A store of each kind.
+
+    Args:
+        builder: Gets them.
+        topic: Returns what a topic is called.
+    """
+    words = builder.stream(topic("words"), key=str, value=str).group_by_key()
     words.count(store="counts")
     words.windowed_by(TimeWindows(size=timedelta(seconds=10), grace=timedelta(hours=1))).count(
         store="windowed"
@@ -49,19 +61,19 @@ def stores(builder: StreamsBuilder) -> None:
     words.windowed_by(
         SessionWindows(inactivity_gap=timedelta(seconds=5), grace=timedelta(hours=1))
     ).count(store="sessions")
-    builder.table("orders", key=int, value=Order, store="orders")
+    builder.table(topic("orders"), key=int, value=Order, store="orders")
     builder.table(
-        "recent",
+        topic("recent"),
         key=str,
         value=int,
         materialized=Materialized(store="recent", ttl=timedelta(days=1)),
     )
-    builder.table(
-        "unlogged", key=str, value=int, materialized=Materialized(store="unlogged", logged=False)
-    )
-    builder.table("ticks", key=str, value=int, store="ticks")
+    unlogged = Materialized(store="unlogged", logged=False)
+    builder.table(topic("unlogged"), key=str, value=int, materialized=unlogged)
+    builder.table(topic("ticks"), key=str, value=int, store="ticks")
     supplier = Stores.persistent_versioned_key_value_store("prices", timedelta(days=1))
-    builder.table("prices", key=str, value=float, materialized=Materialized(supplier=supplier))
+    prices = Materialized(supplier=supplier)
+    builder.table(topic("prices"), key=str, value=float, materialized=prices)
 
 
 def columns(rows: Mapping[bytes, bytes | None]) -> Any:
@@ -98,12 +110,29 @@ class Served:
         statements = SqlService(
             self.queries, hidden=self.service.hidden, limits=SqlLimits(rows=1_000, size=1 << 20)
         )
-        answers = {"stores": self.service.answer, "sql": statements.answer}
-        app = DataApplication(answers, self.streams, requests_max=4, say=self.said.append)
+        frames = FrameService(
+            self.queries,
+            hidden=self.service.hidden,
+            limits=limits or Limits(),
+            now=self.clock.monotonic,
+        )
+        self.service.frame = frames.shown
+        answers = {
+            "stores": self.service.answer,
+            "sql": statements.answer,
+            "frames": frames.answer,
+        }
+        app = DataApplication(
+            answers,
+            self.streams,
+            requests_max=4,
+            say=self.said.append,
+            rows=RowStreams(self.service, self.clock.monotonic),
+        )
         policy = Policy(tokens=QUERY, hosts=frozenset({"localhost", "127.0.0.1"}))
         known = [
             Endpoint(path=path, group="query", scope=Scope.QUERY, app=app, streams=is_stream)
-            for path in ("/stores", "/sql")
+            for path in ("/stores", "/sql", "/frames")
         ]
         self.client = Client(Guard(app, known, policy))
 
