@@ -110,12 +110,8 @@ class App(Hooked, SqlReadable):
             lambda: self.settings.restart,
             lambda: self.settings.standby,
         )
-        self._published = Published(
-            self._clock,
-            lambda: self.state,
-            lambda: self._queries.close(),
-            GlobalCopies(lambda: self.settings, self._engine_name),
-        )
+        self._published = Published(self._clock, lambda: self.state, lambda: self._queries.close())
+        self._published.tables = GlobalCopies(lambda: self.settings, engine)
         self._queries = Queries(self._published, clock=self._clock)
         self._life: Life | None = None
         self._admin: Admin | None = None

@@ -50,20 +50,18 @@ class Published:
         clock: Monotonic time.
         state: Returns the application's state, for messages.
         on_end: Called when there is nothing to read any more, until the next life.
+
+    Attributes:
         tables: Opens global tables; None if there are none to read.
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        state: Callable[[], AppState],
-        on_end: Callable[[], None],
-        tables: GlobalCopies | None = None,
+        self, clock: Clock, state: Callable[[], AppState], on_end: Callable[[], None]
     ) -> None:
         self._clock = clock
         self._state = state
         self._on_end = on_end
-        self._tables = tables
+        self.tables: GlobalCopies | None = None
         self._edition: Edition | None = None
         self._places: tuple[Plan | None, Mapping[str, StorePlace]] = None, {}
         self._is_elsewhere = False
@@ -74,7 +72,7 @@ class Published:
         if isinstance(engine, ReadableEngine) and engine.state_is_here:
             if self._places[0] is not state.plan:
                 self._places = state.plan, places_in(state.plan, state.key_groups)
-            self._edition = _LiveEdition(state, engine, self._places[1], self._tables)
+            self._edition = _LiveEdition(state, engine, self._places[1], self.tables)
         else:
             self._is_elsewhere = True
         for event in tuple(self._waiting):
@@ -96,8 +94,8 @@ class Published:
         for event in tuple(self._waiting):
             event.set()
         self._on_end()
-        if self._tables is not None:
-            self._tables.close()
+        if self.tables is not None:
+            self.tables.close()
 
     def newest(self) -> Edition:
         """Return the newest committed epoch.
