@@ -1,19 +1,31 @@
-"""Small epochs run as one task, and give what epochs of many tasks give."""
+"""Small epochs run as one task, which stays, and give what epochs of many tasks give."""
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder
+from mustela import App, StreamsBuilder
+from mustela.errors import MustelaError
 from mustela.spark.job import Jobs
-from tests.faults.inside import Inside
+from mustela.spark.resident import Resident
+from tests.faults.inside import Inside, await_condition
+from tests.faults.spark_workers import kill_workers
+from tests.patience import SOON
 
 pytest_plugins = ["tests.integration.app_fixture"]
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-ROUNDS, RECORDS = 6, 60
+LARGE, SMALL, ORDER = "large", "small", "order"
+ROUNDS, RECORDS = 12, 60
 
 
 @pytest.fixture
@@ -21,17 +33,18 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kind of each epoch's job."""
     found: list[str] = []
 
-    def noting(kind: str) -> None:
-        run = getattr(Jobs, kind)
+    def noting(owner: type, kind: str, name: str) -> None:
+        run = getattr(owner, kind)
 
-        def noted(self: Jobs, *arguments: Any) -> Any:
-            found.append(kind)
+        def noted(self: object, *arguments: Any) -> Any:
+            found.append(name)
             return run(self, *arguments)
 
-        monkeypatch.setattr(Jobs, kind, noted)
+        monkeypatch.setattr(owner, kind, noted)
 
-    noting("run_epoch")
-    noting("run_small_epoch")
+    noting(Jobs, "run_epoch", LARGE)
+    noting(Jobs, "run_small_epoch", SMALL)
+    noting(Resident, "run", ORDER)
     return found
 
 
@@ -55,10 +68,8 @@ def last_rows(inside: Inside) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-@pytest.mark.parametrize(("small", "later"), [("10s", {"run_small_epoch"}), ("0ms", {"run_epoch"})])
-def test_two_re_keyings(
-    inside: Inside, jobs: list[str], small: str, later: set[str], guarantee: str
-) -> None:
+@pytest.mark.parametrize("small", ["10s", "0ms"])
+def test_two_re_keyings(inside: Inside, jobs: list[str], small: str, guarantee: str) -> None:
     """Epoch after epoch, and with a restart in between, which begins with an epoch of all tasks."""
     inside.build(twice_keyed)
     settings = {"emit": "every", "epoch": {"small": small}, "processing_guarantee": guarantee}
@@ -70,8 +81,11 @@ def test_two_re_keyings(
             for number in range(start, start + ROUNDS // 2):
                 feed(inside, number)
                 inside.await_caught_up(app)
-        assert jobs[0] == "run_epoch"
-        assert set(jobs[1:]) == later
+        if small == "0ms":
+            assert set(jobs) == {LARGE}
+        else:
+            assert jobs[:3] == [LARGE, SMALL, SMALL]
+            assert set(jobs[3:]) == {ORDER}
         assert not heard.errors
         epochs += len(heard.epochs)
         ones = [epoch for epoch in heard.epochs[1:] if len({r.pid for r in epoch.reports}) == 1]
@@ -79,3 +93,160 @@ def test_two_re_keyings(
     assert epochs >= ROUNDS
     # Each of 20 keys reached each count once.
     assert last_rows(inside) == dict.fromkeys(range(1, ROUNDS * RECORDS // 20 + 1), 20)
+
+
+GATE = "gate"
+"""A record that opens none: it waits as long as a file of this name is there."""
+
+
+def waiting(place: str, where: str) -> Callable[[str], str]:
+    """Return a function that waits at one record, and says so, while a file is there."""
+
+    def wait(value: str) -> str:
+        gate = Path(place) / where
+        if value.startswith(GATE) and gate.exists():
+            (Path(place) / "pid").write_text(str(os.getpid()))
+            while gate.exists():
+                time.sleep(0.01)
+        return value
+
+    return wait
+
+
+def gated(place: Path) -> Callable[[StreamsBuilder, str], None]:
+    """Count values by key; a record may wait in the source stage, or in a lane."""
+    source, lane = waiting(str(place), "source"), waiting(str(place), "lane")
+
+    def build(builder: StreamsBuilder, prefix: str) -> None:
+        stream = builder.stream(f"{prefix}.in", key=str, value=str).map_values(source, name="first")
+        again = stream.select_key(lambda key, _value: key)
+        grouped = again.group_by_key().aggregate(
+            lambda: 0,
+            lambda _key, value, count: count + bool(lane(value)),
+            store="counts",
+            value=int,
+        )
+        grouped.to_stream().to(f"{prefix}.out", key=str, value=int)
+
+    return build
+
+
+def counts(inside: Inside) -> dict[str, int]:
+    return {
+        (key or b"").decode(): int.from_bytes(value or b"") for key, value in inside.table().items()
+    }
+
+
+def settle(inside: Inside, app: App, jobs: list[str]) -> int:
+    """Send records until a task stays; return how many there were of each key."""
+    jobs.clear()
+    sent = 0
+    while ORDER not in jobs:
+        assert sent < 60, jobs
+        inside.send([("a", "v"), ("b", "v")])
+        sent += 1
+        inside.await_caught_up(app)
+    return sent
+
+
+def test_a_worker_that_is_killed_while_its_task_stays(
+    inside: Inside, jobs: list[str], tmp_path: Path
+) -> None:
+    """At rest, in the source stage, in a lane, and at any moment: all is counted once."""
+    inside.build(gated(tmp_path))
+    app, heard = inside.app(epoch={"small": "10s"})
+    gate, told = tmp_path / "none", tmp_path / "pid"
+    sent = 0
+    with app:
+        for where in ("source", "lane"):
+            sent += settle(inside, app, jobs)
+            gate = tmp_path / where
+            gate.touch()
+            inside.send([("a", GATE), ("b", "v")])
+            sent += 1
+            await_condition(lambda: told.exists() and bool(told.read_text()), app)
+            assert jobs[-1] == ORDER
+            before = len(heard.errors)
+            os.kill(int(told.read_text()), signal.SIGKILL)
+            gate.unlink()
+            inside.await_caught_up(app)
+            errors = heard.errors[before:]
+            assert [getattr(error, "code", "") for error in errors] == ["EPOCH_JOB"], errors
+            told.unlink()
+        died = len(heard.errors)
+        sent += settle(inside, app, jobs)
+        assert kill_workers()  # at rest
+        inside.send([("a", "v"), ("b", "v")])
+        inside.await_caught_up(app)
+        sent += 1
+        assert len(heard.errors) == died
+        draws = random.Random(7)
+        for _ in range(2):
+            sent += settle(inside, app, jobs)
+            inside.send([("a", "v"), ("b", "v")])
+            time.sleep(draws.random() * 0.06)
+            kill_workers()
+            sent += 1
+            inside.await_caught_up(app)
+    assert counts(inside) == {"a": sent, "b": sent}
+
+
+def test_a_function_that_hangs_in_a_task_that_stays(
+    inside: Inside, jobs: list[str], tmp_path: Path
+) -> None:
+    """It has its time limit there, too; step and record are named, nothing is committed."""
+    inside.build(gated(tmp_path))
+    app, _ = inside.app(epoch={"small": "10s"}, processing={"timeout": "1s"})
+    app.start()
+    sent = settle(inside, app, jobs)
+    (tmp_path / "lane").touch()
+    inside.send([("a", GATE)])
+    try:
+        assert app.wait(SOON), "the application goes on"
+    finally:
+        with suppress(MustelaError):
+            app.close()
+    error = app.error
+    assert isinstance(error, MustelaError)
+    assert error.code == "PROCESSING_TIMEOUT"
+    assert "worker" in error.evidence
+    assert jobs[-1] == ORDER
+    (tmp_path / "lane").unlink()
+    inside.run()
+    assert counts(inside) == {"a": sent + 1, "b": sent}
+
+
+def test_whoever_shares_the_session_finds_every_core(
+    inside: Inside, jobs: list[str], tmp_path: Path, spark_context: Any
+) -> None:
+    """Two tasks that wait for each other need both: the one that stays leaves, and comes back."""
+    inside.build(gated(tmp_path))
+    app, heard = inside.app(epoch={"small": "10s"})
+
+    def meet(task: int, _rows: Any) -> Iterator[int]:
+        (tmp_path / f"{task}.here").touch()
+        while len(list(tmp_path.glob("*.here"))) < 2:
+            time.sleep(0.01)
+        yield task
+
+    with app:
+        sent = settle(inside, app, jobs)
+        found = spark_context.parallelize([1, 2], 2).mapPartitionsWithIndex(meet).collect()
+        assert found == [0, 1]
+        sent += settle(inside, app, jobs)
+    assert not heard.errors
+    assert counts(inside) == {"a": sent, "b": sent}
+
+
+def test_a_large_epoch_has_all_cores(inside: Inside, jobs: list[str], tmp_path: Path) -> None:
+    """The task that stays leaves before it, and another one comes after it."""
+    inside.build(gated(tmp_path))
+    app, heard = inside.app(epoch={"small": "10s"})
+    with app:
+        sent = settle(inside, app, jobs)
+        inside.send([("a", "v"), ("b", "v")] * 500)
+        inside.await_caught_up(app)
+        assert LARGE in jobs[jobs.index(ORDER) :]
+        sent += 500 + settle(inside, app, jobs)
+    assert not heard.errors
+    assert counts(inside) == {"a": sent, "b": sent}

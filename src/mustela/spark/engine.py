@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -47,6 +47,7 @@ from mustela.spark.job_errors import error_of, interrupted, job_error, spark_die
 from mustela.spark.jvm_log import is_relayed
 from mustela.spark.masters import open_to_all
 from mustela.spark.process import state_readers
+from mustela.spark.resident import Residents
 from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
@@ -98,6 +99,7 @@ class SparkEngine:
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | None = None
         self._small: SmallEpochs | None = None
+        self._residents: Residents | None = None
         self._watch: WorkerWatch | None = None
         self._limits = Limits()
         self._say: Callable[[str], None] = _say_nothing
@@ -194,6 +196,11 @@ class SparkEngine:
         self._check([load_object(one.body) for one in frames if one.kind == REPORT], order)
         forget(self._program.spool_dir, order.token)
 
+    def _have_room(self) -> None:
+        """Have the task leave that stays, if there is one: something needs all cores."""
+        if self._residents is not None:
+            self._residents.leave()
+
     def _has(self, program: Program) -> bool:
         """Whether the workers have a program, and nobody has cleared what they left."""
         known = self._program
@@ -210,6 +217,7 @@ class SparkEngine:
             clear_others(self._program.spool_dir)
 
     def _ship(self, program: Program) -> None:
+        self._have_room()
         self._ships += 1
         if self._given == program.identity:  # workers keep what they have of that one
             program = replace(program, identity=f"{program.identity}-{self._ships}")
@@ -221,18 +229,21 @@ class SparkEngine:
             logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
             program = replace(program, logs=logs)
         if self._shares_disk:
-            shipment = ship(program, import_path())
+            packed = ship(program, import_path())
         else:
-            shipment = ship(program, code=user_code())
+            packed = ship(program, code=user_code())
         if self._shipment is not None:
             self._shipment.unpersist()
         with self._told_as_ours():
-            self._shipment = self._context.broadcast(shipment)
+            shipment: Broadcast[Shipment] = self._context.broadcast(packed)
+        self._shipment = shipment
         self._program = program
         if self._readers is None:
             self._readers = state_readers(program)
         self._arrivals = Arrivals(program)
         self._small = SmallEpochs(program)
+        assert self._jobs is not None
+        self._residents = Residents(self._jobs, program, shipment)
         if self._watch is not None:
             self._watch.close()
         self._watch = WorkerWatch(program, self._limits, self._say)
@@ -247,6 +258,7 @@ class SparkEngine:
         assert self._program is not None
         assert self._shipment is not None
         assert self._watch is not None
+        self._have_room()
         try:
             with self._watch.over(order), self._told_as_ours():
                 read = self._jobs.read_ahead(self._shipment, self._program, order)
@@ -262,6 +274,7 @@ class SparkEngine:
         assert self._program is not None
         assert self._shipment is not None
         assert self._small is not None
+        assert self._residents is not None
         assert self._watch is not None
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
@@ -269,12 +282,13 @@ class SparkEngine:
         reports: list[TaskReport] = []
         try:
             if reading is None and self._small.has(order):
-                job = self._jobs.run_small_epoch(self._shipment, order)
+                job = self._residents.run(order)
             else:
+                self._residents.leave()
                 read = reading.read if reading else None
                 job = self._jobs.run_epoch(self._shipment, self._program, order, read)
-            with self._watch.over(order):
-                for data in self._guarded(job):
+            with self._watch.over(order), closing(self._guarded(job)) as answer:
+                for data in answer:
                     frame = unpack(data)
                     if frame.kind == REPORT:
                         reports.append(load_object(frame.body))
@@ -313,7 +327,7 @@ class SparkEngine:
             msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
             raise self._incomplete(msg)
 
-    def _guarded(self, frames: Iterator[bytes]) -> Iterator[bytes]:
+    def _guarded(self, frames: Iterator[bytes]) -> Generator[bytes]:
         """Yield frames of a job; see `_told_as_ours`."""
         with self._told_as_ours():
             yield from frames
@@ -408,6 +422,7 @@ class SparkEngine:
         assert self._shipment is not None
         if not places:
             return []
+        self._have_room()
         with self._told_as_ours():
             shares = _shares(places, self.cores)
         tasks = len(shares)
@@ -461,6 +476,7 @@ class SparkEngine:
 
     def stop(self) -> None:
         """Stop Spark if it was started here."""
+        self._have_room()
         if self._watch is not None:
             self._watch.close()
         if self._readers is not None:

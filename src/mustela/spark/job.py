@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.core.rdd import RDD, PipelinedRDD
@@ -23,9 +24,11 @@ from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import small_epoch_task
 from mustela.spark.worker import lane_task, source_task
 
-__all__ = ["Jobs"]
+__all__ = ["FrameExchange", "JobAside", "Jobs"]
 
 Task = Callable[[int, Iterable[Any]], Iterator[bytes]]
+
+_NOT_YET = "java.util.concurrent.TimeoutException"
 
 
 def _same(lane: int) -> int:
@@ -51,6 +54,38 @@ class FrameExchange:
     received: RDD[bytes]
     dependency: Any
     shuffle: int
+
+
+@dataclass(slots=True)
+class JobAside:
+    """A job that nobody waits for.
+
+    Attributes:
+        future: Spark's handle of it.
+        jvm: The JVM.
+    """
+
+    future: Any
+    jvm: Any
+
+    def has_ended(self, wait_s: float) -> bool:
+        """Wait for its end; return whether it came.
+
+        Raises:
+            Py4JJavaError: If it failed.
+        """
+        try:
+            self.future.get(int(wait_s * 1000), self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+        except Py4JJavaError as error:
+            thrown: Any = error.java_exception
+            if thrown.getClass().getName() == _NOT_YET:
+                return False
+            raise
+        return True
+
+    def cancel(self) -> None:
+        """End it; one that has no core yet never gets one."""
+        self.future.cancel(True)
 
 
 class Jobs:
@@ -128,6 +163,15 @@ class Jobs:
     def run_small_epoch(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Iterator[bytes]:
         """Run all of an epoch as one task and yield the frames for the driver."""
         return self.run_tasks(1, partial(small_epoch_task, shipment, order))
+
+    def stay(self, task: Task) -> JobAside:
+        """Begin a job of one task that nobody waits for."""
+        rdd = self._pipe(self._base(1), task)
+        return JobAside(rdd._jrdd.collectAsync(), self._context._jvm)
+
+    def active(self) -> int:
+        """Return how many jobs of the context run or wait, whoever asked for them."""
+        return int(self._context._jsc.sc().dagScheduler().activeJobs().size())
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""

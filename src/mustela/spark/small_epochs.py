@@ -9,6 +9,7 @@ lanes, one behind the other, with lists in place of the shuffle.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -17,12 +18,15 @@ from pyspark.core.broadcast import Broadcast
 from mustela.plan.epoch import EpochOrder, Program, TaskReport
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.arrivals import call_steps
+from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
+from mustela.spark.frames import dump_object, load_object
 from mustela.spark.outbox import Parcel
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
 from mustela.spark.worker import begin_task, deliver, lane_parcels, source_parcels
+from mustela.state.interfaces import Token
 
-__all__ = ["SmallEpochs", "small_epoch_task"]
+__all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
 
 _GROWTH: Final = 2
 """With more than so many times the records of the last epoch nobody knows what the next one takes,
@@ -71,6 +75,33 @@ def small_epoch_task(
     """Run all of an epoch."""
     begin_task(rows)
     return deliver(_all_stages(current(program.value), order), shuffled=False)
+
+
+def stay_task(
+    program: Broadcast[Shipment], key: Key, _task: int, rows: Iterable[object]
+) -> Iterator[bytes]:
+    """Run whole epochs as the driver orders them, until it wants no more or is gone."""
+    begin_task(rows)
+    process = current(program.value)
+    try:
+        channel = key.enter()
+    except OSError:  # the driver has changed its mind meanwhile
+        return iter(())
+    with channel, suppress(ChannelError):
+        _serve(process, channel)
+    return iter(())
+
+
+def _serve(process: Process, channel: Channel) -> None:
+    last = Token(-1, -1, -1)
+    while (message := channel.receive())[0] == ORDER:
+        order: EpochOrder = load_object(message[1])
+        assert order.token >= last, f"an order for {order.token} after {last}"
+        last = order.token
+        for frame in deliver(_all_stages(process, order), shuffled=False):
+            channel.send(FRAME, frame)
+        channel.send(DONE, dump_object(tuple(order.token)))
+        channel.flush()
 
 
 def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:

@@ -1,0 +1,359 @@
+"""When a task stays, what it answers, and when it leaves; its worker is a child of the test."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mustela.errors import InvariantError
+from mustela.plan.epoch import EpochOrder
+from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
+from mustela.spark.frames import dump_object, load_object
+from mustela.spark.resident import Limits, Residents
+from mustela.state.interfaces import Token
+from tests.patience import looks
+from tests.unit.plan.test_epoch import program
+
+SHIPMENT: Any = None
+JOB, TASK = [b"by a job"], [b"by", b"the task"]
+Script = Callable[[Channel, EpochOrder], None]
+LIMITS = Limits(look_s=3600.0, begins_s=60.0, leaves_s=60.0, pause_s=10.0)
+
+
+def order(epoch: int) -> EpochOrder:
+    return EpochOrder(token=Token(1, epoch, 0), ranges=(), marks={}, now_ms=0)
+
+
+def answer(channel: Channel, given: EpochOrder) -> None:
+    for frame in TASK:
+        channel.send(FRAME, frame)
+    channel.send(DONE, dump_object(tuple(given.token)))
+    channel.flush()
+
+
+@dataclass
+class Child:
+    """The job of a task: a process that ends when its task does."""
+
+    pid: int
+    code: int | None = None
+
+    def has_ended(self, wait_s: float) -> bool:
+        if self.code is None:
+            descriptor = os.pidfd_open(self.pid)
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            found = ended.poll(wait_s * 1000)
+            os.close(descriptor)
+            if not found:
+                return False
+            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self.code:
+            what = f"Python worker exited unexpectedly ({self.code})"
+            raise OSError(what)
+        return True
+
+    def cancel(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+@dataclass
+class Spark:
+    """Makes jobs that need no JVM."""
+
+    script: Script = answer
+    comes: bool = True
+    others: int = 0
+    children: list[Child] = field(default_factory=list[Child])
+
+    def stay(self, task: Callable[..., Iterator[bytes]]) -> Child:
+        assert isinstance(task, partial)
+        key: Key = task.args[1]
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                self._work(key)
+                code = 0
+            finally:
+                os._exit(code)
+        self.children.append(Child(pid))
+        return self.children[-1]
+
+    def _work(self, key: Key) -> None:
+        if not self.comes:
+            signal.pause()
+        with key.enter() as channel, suppress(ChannelError):
+            while (message := channel.receive())[0] == ORDER:
+                self.script(channel, load_object(message[1]))
+
+    def active(self) -> int:
+        return self.others + sum(child.code is None for child in self.children)
+
+    def run_small_epoch(self, shipment: Any, order: EpochOrder) -> Iterator[bytes]:
+        yield from JOB
+
+
+@dataclass
+class Clock:
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def spark() -> Iterator[Spark]:
+    made = Spark()
+    yield made
+    for child in made.children:
+        if child.code is None:
+            child.cancel()
+            os.waitpid(child.pid, 0)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def residents(spark: Spark, clock: Clock, tmp_path: Path) -> Iterator[Residents]:
+    made = Residents(
+        spark, replace(program(), spool_dir=str(tmp_path)), SHIPMENT, limits=LIMITS, now=clock
+    )
+    yield made
+    made.leave()
+
+
+def run(residents: Residents, epoch: int) -> list[bytes]:
+    return list(residents.run(order(epoch)))
+
+
+def settled(residents: Residents) -> None:
+    """Have a task stay."""
+    assert [run(residents, epoch) for epoch in (1, 2)] == [JOB, JOB]
+    assert run(residents, 3) == TASK
+
+
+def ended(spark: Spark) -> bool:
+    return spark.children[-1].code is not None
+
+
+def test_a_task_stays_after_two_small_epochs(residents: Residents, spark: Spark) -> None:
+    """One task for all that follow; what comes between counts anew."""
+    settled(residents)
+    assert run(residents, 4) == TASK
+    assert len(spark.children) == 1
+    residents.leave()
+    assert ended(spark)
+    assert [run(residents, epoch) for epoch in (5, 6)] == [JOB, JOB]
+    assert run(residents, 7) == TASK
+    assert len(spark.children) == 2
+
+
+def test_nothing_of_it_stays_on_the_disk(residents: Residents, tmp_path: Path) -> None:
+    """The door is closed when the task is in."""
+    settled(residents)
+    residents.leave()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_workers_may_be_on_other_hosts_no_task_stays(spark: Spark) -> None:
+    """They could not come."""
+    residents = Residents(spark, program(), SHIPMENT, limits=LIMITS)
+    assert [run(residents, epoch) for epoch in range(1, 6)] == [JOB] * 5
+    assert not spark.children
+
+
+def dies_at_once(channel: Channel, _order: EpochOrder) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_between_frames(channel: Channel, _order: EpochOrder) -> None:
+    channel.send(FRAME, TASK[0])
+    channel.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_at_the_end(channel: Channel, _order: EpochOrder) -> None:
+    for frame in TASK:
+        channel.send(FRAME, frame)
+    channel.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs_up(channel: Channel, _order: EpochOrder) -> None:
+    channel.hang_up()
+
+
+@pytest.mark.parametrize("script", [dies_at_once, dies_between_frames, dies_at_the_end, hangs_up])
+def test_an_epoch_whose_worker_dies_is_void(
+    residents: Residents, spark: Spark, script: Script
+) -> None:
+    """That is said with the words of a job whose worker died; the next epoch has a job."""
+    spark.script = script
+    assert [run(residents, epoch) for epoch in (1, 2)] == [JOB, JOB]
+    with pytest.raises(OSError, match="Python worker exited unexpectedly"):
+        run(residents, 3)
+    assert ended(spark)
+    spark.script = answer
+    assert run(residents, 3) == JOB
+    assert run(residents, 4) == TASK
+
+
+def test_one_that_dies_at_rest_is_replaced_without_a_word(
+    residents: Residents, spark: Spark
+) -> None:
+    """As Spark does with a worker that has no task."""
+    settled(residents)
+    os.kill(spark.children[-1].pid, signal.SIGKILL)
+    task = residents._task
+    assert task is not None
+    for gone in looks(lambda: not task.is_well):
+        if gone:
+            break
+    assert run(residents, 4) == JOB
+    assert run(residents, 5) == TASK
+
+
+@pytest.mark.parametrize("other", [Token(1, 2, 0), Token(1, 3, 1)])
+def test_an_answer_to_another_order_is_no_answer(
+    residents: Residents, spark: Spark, other: Token
+) -> None:
+    """What an earlier attempt says never counts for a later one."""
+    spark.script = lambda channel, given: answer(channel, replace(given, token=other))
+    assert [run(residents, epoch) for epoch in (1, 2)] == [JOB, JOB]
+    with pytest.raises(InvariantError):
+        run(residents, 3)
+    assert ended(spark)
+
+
+def test_after_an_answer_that_nobody_heard_to_its_end_the_task_is_gone(
+    residents: Residents, spark: Spark
+) -> None:
+    """Whatever it still does, it has ended before there is another attempt."""
+    settled(residents)
+    heard = residents.run(order(4))
+    assert next(heard) == TASK[0]
+    heard.close()  # type: ignore[attr-defined]
+    assert ended(spark)
+    assert run(residents, 4) == JOB
+
+
+def test_a_worker_that_hangs_when_nobody_hears_it_any_more_is_killed(
+    residents: Residents, spark: Spark
+) -> None:
+    """An attempt that was given up cannot write behind the next one."""
+
+    def hangs(channel: Channel, _order: EpochOrder) -> None:
+        channel.send(FRAME, TASK[0])
+        channel.flush()
+        signal.pause()
+
+    spark.script = hangs
+    residents.limits = replace(LIMITS, leaves_s=0.05)
+    assert [run(residents, epoch) for epoch in (1, 2)] == [JOB, JOB]
+    heard = residents.run(order(3))
+    assert next(heard) == TASK[0]
+    heard.close()  # type: ignore[attr-defined]
+    assert spark.children[-1].code == -signal.SIGKILL
+
+
+def test_one_that_does_not_come_is_called_off(residents: Residents, spark: Spark) -> None:
+    """All cores are somebody else's: the epoch waits for one as a job does."""
+    spark.comes, residents.limits = False, replace(LIMITS, begins_s=0.0)
+    assert [run(residents, epoch) for epoch in (1, 2, 3, 4)] == [JOB] * 4
+    assert len(spark.children) == 1
+    assert ended(spark)
+
+
+def await_end(spark: Spark) -> None:
+    for gone in looks(lambda: ended(spark)):
+        if gone:
+            return
+
+
+def looked_after(residents: Residents) -> None:
+    residents.limits = replace(LIMITS, look_s=0.005)
+
+
+def test_it_leaves_when_somebody_else_wants_a_core(
+    residents: Residents, spark: Spark, clock: Clock
+) -> None:
+    """Without an order, too; then no task stays for a while, and each time twice as long."""
+    looked_after(residents)
+    settled(residents)
+    for pause in (10.0, 20.0):
+        spark.others = 1
+        await_end(spark)
+        assert run(residents, 4) == JOB
+        spark.others = 0
+        clock.seconds += pause - 1
+        assert [run(residents, epoch) for epoch in (5, 6)] == [JOB, JOB]
+        clock.seconds += 1
+        assert [run(residents, epoch) for epoch in (7, 8)] == [JOB, TASK]
+
+
+def test_none_begins_while_somebody_else_has_a_core(residents: Residents, spark: Spark) -> None:
+    """It would be in the way."""
+    spark.others = 1
+    assert [run(residents, epoch) for epoch in range(1, 5)] == [JOB] * 4
+    assert not spark.children
+
+
+def test_it_leaves_when_nothing_comes(residents: Residents, spark: Spark, clock: Clock) -> None:
+    """An order in time keeps it."""
+    looked_after(residents)
+    settled(residents)
+    clock.seconds += LIMITS.idle_s
+    assert run(residents, 4) == TASK
+    clock.seconds += LIMITS.idle_s + 1
+    await_end(spark)
+    assert run(residents, 5) == JOB
+    assert run(residents, 6) == TASK
+
+
+def test_it_leaves_when_it_is_old(residents: Residents, spark: Spark, clock: Clock) -> None:
+    """However busy it is; the next one begins without a pause."""
+    looked_after(residents)
+    residents.limits = replace(residents.limits, idle_s=1e9)
+    settled(residents)
+    clock.seconds += LIMITS.age_s + 1
+    await_end(spark)
+    assert run(residents, 4) == JOB
+    assert run(residents, 5) == TASK
+
+
+def test_two_threads_do_not_share_an_answer(residents: Residents) -> None:
+    """The second one waits for the end of the first one's."""
+    settled(residents)
+    heard = residents.run(order(4))
+    found = [next(heard)]
+    second: list[bytes] = []
+    other = threading.Thread(target=lambda: second.extend(run(residents, 5)))
+    other.start()
+    found += heard
+    other.join()
+    assert (found, second) == (TASK, TASK)
+
+
+def test_a_disk_without_sockets_costs_no_epoch(
+    residents: Residents, spark: Spark, tmp_path: Path
+) -> None:
+    """Every epoch has its job; nothing was wrong with those that are done."""
+    (tmp_path / "file").touch()
+    residents.program = replace(residents.program, spool_dir=str(tmp_path / "file"))
+    assert [run(residents, epoch) for epoch in range(1, 5)] == [JOB] * 4
+    assert not spark.children
