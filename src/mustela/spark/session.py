@@ -95,6 +95,16 @@ _FORCED = {
 """Properties that the epoch protocol depends on: an epoch succeeds whole or is run again whole."""
 
 
+_JOINED_LOCAL = {"spark.speculation": "false"}
+_JOINED = {
+    **_JOINED_LOCAL,
+    "spark.task.maxFailures": "4",
+    "spark.stage.maxConsecutiveAttempts": "4",
+    "spark.python.worker.reuse": "true",
+}
+"""What a session that the user built is looked at for, with Spark's own defaults."""
+
+
 class ForcedSparkPropertyError(UsageError):
     """The user set a Spark property that the epoch protocol depends on."""
 
@@ -170,17 +180,26 @@ def starts_directly(user: Mapping[str, str]) -> bool:
 def check_joined(properties: Mapping[str, str]) -> None:
     """See whether the user's own session can run epochs.
 
+    On one host nothing of a stage is lost but with all of it, and a task that is tried again
+    refuses itself. On a cluster Spark would run the lost part of a stage again whose other parts
+    were used, and a task cannot tell.
+
     Raises:
-        ForcedSparkPropertyError: If it runs tasks twice at a time. Tasks that it tries again are
-            refused by the tasks themselves.
+        ForcedSparkPropertyError: If it runs a part of an epoch twice.
     """
-    if properties.get("spark.speculation", "false").lower() == "true":
-        msg = "the Spark session has spark.speculation switched on"
-        raise ForcedSparkPropertyError(
-            msg,
-            why="a task that runs twice at the same time would write its state twice",
-            fix='build the session with .config("spark.speculation", "false")',
-        )
+    local = is_local(properties.get("spark.master", "local"))
+    for name, usual in _JOINED_LOCAL.items() if local else _JOINED.items():
+        value = properties.get(name, usual).lower()
+        if value != _FORCED[name]:
+            said = "" if name in properties else ", Spark's default"
+            msg = f"the Spark session has {name} at {value}{said}"
+            raise ForcedSparkPropertyError(
+                msg,
+                why="a task that runs twice at the same time would write its state twice, and a "
+                "stage of which a part runs again would mix two runs of one epoch",
+                fix=f'build the session with .config("{name}", "{_FORCED[name]}")',
+                fields={"property": name},
+            )
 
 
 @contextmanager

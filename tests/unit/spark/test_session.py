@@ -20,6 +20,7 @@ from mustela.spark.masters import (
 from mustela.spark.session import (
     ForcedSparkPropertyError,
     SparkNotStartedError,
+    check_joined,
     forced_properties,
     open_context,
     properties_for,
@@ -179,3 +180,24 @@ def test_a_start_that_spark_refuses_is_told_in_sparks_words(
         open_context("shop", user)
     assert "the property that Spark names" in (caught.value.fix or "")
     assert open_context("shop", user | {"spark.network.timeoutInterval": "5s"})
+
+
+def test_a_session_on_a_cluster_is_looked_at_for_all_that_the_protocol_rests_on() -> None:
+    """Spark's defaults would run the part of a stage again that a lost executor held."""
+    session_of_users = {"spark.master": STANDALONE}
+    for name in ("spark.task.maxFailures", "spark.stage.maxConsecutiveAttempts"):
+        with pytest.raises(ForcedSparkPropertyError, match=f"{name} at 4, Spark's") as caught:
+            check_joined(session_of_users)
+        assert caught.value.fix == f'build the session with .config("{name}", "1")'
+        session_of_users[name] = "1"
+    check_joined(session_of_users)
+    for name, wrong in (("spark.speculation", "true"), ("spark.python.worker.reuse", "false")):
+        with pytest.raises(ForcedSparkPropertyError, match=name):
+            check_joined({**session_of_users, name: wrong})
+
+
+def test_a_session_on_one_host_may_have_sparks_defaults() -> None:
+    """Nothing is lost there but with the whole epoch."""
+    check_joined({"spark.master": "local[2]"})
+    with pytest.raises(ForcedSparkPropertyError, match="speculation"):
+        check_joined({"spark.master": "local[2]", "spark.speculation": "true"})
