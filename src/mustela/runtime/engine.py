@@ -33,11 +33,13 @@ class EpochJobError(EnvironmentFault):
 
     Attributes:
         suspect: A worker died, so local state must be checked before it is used.
+        lost_executor: A host or an executor is gone, which no program is to blame for.
     """
 
     code = "EPOCH_JOB"
     retryable = True
     suspect: bool = False
+    lost_executor: bool = False
 
 
 class ProcessingTimeoutError(EnvironmentFault):

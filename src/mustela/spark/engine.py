@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
+from mustela.clock import SystemClock
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.logs.options import LogOptions
@@ -32,6 +33,7 @@ from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
+from mustela.spark.executors import wait_for_executors
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -133,9 +135,21 @@ class SparkEngine:
                 self._say(warning)
         if not self._own:
             check_joined(dict(self._context.getConf().getAll()))
+        self._await_executors()
         self._jobs = Jobs(self._context)
         self._warm_up = Thread(target=self._jobs.warm_up, args=(self.cores,), daemon=True)
         self._warm_up.start()
+
+    def _await_executors(self) -> None:
+        """Wait until somebody can run tasks, where that is not this process."""
+        if not self._shares_disk:
+            with self._told_as_ours():
+                wait_for_executors(
+                    self._context,
+                    clock=SystemClock(),
+                    say=self._say,
+                    stopped=lambda: self._interrupted,
+                )
 
     @property
     def cores(self) -> int:
@@ -276,6 +290,7 @@ class SparkEngine:
         assert self._small is not None
         assert self._residents is not None
         assert self._watch is not None
+        self._await_executors()
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)

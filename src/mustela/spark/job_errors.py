@@ -29,6 +29,13 @@ _WORKER_DIED: Final = (
     "EOFException",
     "ExecutorLostFailure",
 )
+_EXECUTOR_LOST: Final = (
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "Executor heartbeat timed out",
+    "Worker lost",
+    "executor decommissioned",
+)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _JAVA_STACK: Final = "\n\tat "
 _NOT_LOADED: Final = f"{ProgramNotLoadedError.__module__}.{ProgramNotLoadedError.__qualname__}: "
@@ -72,14 +79,16 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
         if debug:
             short.evidence["spark"] = text
         return short
-    died = any(sign in text for sign in _WORKER_DIED)
+    lost = cluster and any(sign in text for sign in _EXECUTOR_LOST)
+    died = lost or any(sign in text for sign in _WORKER_DIED)
     said = line or _first_words(text)
+    what = "a Spark worker died" if died else f"the Spark job of an epoch failed: {said}"
     failure = EpochJobError(
-        "a Spark worker died" if died else f"the Spark job of an epoch failed: {said}",
+        "an executor was lost" if lost else what,
         evidence={**_of_the_dead(dead), "spark": text if debug else said},
         fix=None if debug else "run again with --debug for Spark's own stack trace",
     )
-    failure.suspect = died
+    failure.suspect, failure.lost_executor = died, lost
     steps = [one.step for one in dead if one.step]
     if steps:
         failure.fields["step"] = steps[0]

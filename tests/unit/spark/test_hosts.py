@@ -26,9 +26,9 @@ def table(*, logged: bool) -> Plan:
 def engine(master: str, state_backend: str) -> SparkEngine:
     made = SparkEngine()
     conf = SimpleNamespace(getAll=list)
-    context = SimpleNamespace(
-        defaultParallelism=2, _jsc=object(), getConf=lambda: conf, master=master
-    )
+    known = SimpleNamespace(getExecutorInfos=lambda: ["driver", "executor"])
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: known))
+    context = SimpleNamespace(defaultParallelism=2, _jsc=java, getConf=lambda: conf, master=master)
     made.start(
         EngineOptions(
             application_id="a", properties={}, session=context, state_backend=state_backend

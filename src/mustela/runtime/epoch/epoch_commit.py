@@ -100,7 +100,7 @@ class EpochCommit:
         run.board.changes.committed(run.state.epoch, output.changelogs)
         self._view.committed()
         run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
-        run.failures, run.is_suspect = 0, False
+        run.failures, run.losses, run.is_suspect = 0, 0, False
         return True
 
     def _history(

@@ -16,10 +16,14 @@ from mustela.runtime.events import UncaughtAnswer
 from mustela.runtime.hunt import Hunt, record_of
 from mustela.state.faults import StateDamagedError
 
-__all__ = ["FAILURES_MAX", "EpochJob"]
+__all__ = ["FAILURES_MAX", "LOSSES_MAX", "EpochJob"]
 
 FAILURES_MAX = 5
 """How many epochs may fail in a row."""
+
+LOSSES_MAX = 30
+"""How many may fail in a row because an executor was lost: it is not the program's failure, but one
+that is lost again and again has not enough memory."""
 
 
 class EpochJob:
@@ -91,6 +95,13 @@ class EpochJob:
     def _failed(self, error: EnvironmentFault, order: EpochOrder) -> None:
         """Record a failed job: run the epoch again with half the offsets, or raise the error."""
         run = self._run
+        if isinstance(error, EpochJobError) and error.lost_executor:
+            run.losses += 1
+            run.is_suspect = True
+            run.listener.on_error(error)
+            if run.losses >= LOSSES_MAX:
+                raise error
+            return
         run.failures += 1
         run.is_suspect = run.is_suspect or isinstance(error, EpochJobError | StateDamagedError)
         run.listener.on_error(error)

@@ -74,6 +74,7 @@ class Run:
         topics: Index of each source topic in the plan.
         whole: Indexes of topics whose ranges are not split among tasks.
         failures: Number of epochs that failed since the last commit.
+        losses: Number of epochs since then that failed because an executor was lost.
         is_suspect: Whether local state must be checked before it is used.
         on_committed: Called with each newly committed state.
         look: What was known when the last epoch was chosen, or found unnecessary.
@@ -97,6 +98,7 @@ class Run:
     topics: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: frozenset[int] = frozenset()
     failures: int = 0
+    losses: int = 0
     is_suspect: bool = False
     on_committed: Callable[[CommittedState], None] = _tells_nobody
     look: Look | None = None
