@@ -7,11 +7,13 @@ collection that Spark runs between two tasks has little to look at.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,12 @@ def without_archives(path: list[str]) -> list[str]:
     return [entry for entry in path if Path(entry).parent != own or entry in files]
 
 
+def give_back() -> None:
+    """Return to the system what imports took and no longer need, where the C library can."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     sys.path[:] = without_archives(sys.path)
@@ -84,6 +92,7 @@ def main() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    give_back()
     daemon.worker = _until_spark_is_gone(daemon.worker)
     daemon.manager()
 
