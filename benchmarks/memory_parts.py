@@ -19,6 +19,7 @@ from mustela.java import find_java
 
 _PROC = Path("/proc")
 _JCMD_TIMEOUT_S = 30.0
+_DELETED = " (deleted)"
 _ARENA_BYTES = 64 << 20
 """Where the C library begins the memory of a thread of its own: at multiples of this."""
 _HEADER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \S+\s*(.*)$")
@@ -130,7 +131,7 @@ def part_of(mapping: Area, spans: Sequence[Span] = ()) -> str:
     for span in spans:
         if span.begin <= mapping.begin < span.end:
             return span.part
-    name = mapping.name
+    name = mapping.name.removesuffix(_DELETED)
     if name.endswith((".mdb", ".sst")):
         return "state"
     if name.endswith(".jsa"):

@@ -73,6 +73,7 @@ def test_areas_are_told_apart_by_name_and_place() -> None:
     names = {
         "/tmp/state/data.mdb": "state",
         "/cache/classes/a.jsa": "class archive",
+        "/cache/classes/b.jsa (deleted)": "class archive",
         "/usr/lib/libc.so.6": "code and files",
         "[stack]": "stacks",
         "[heap]": "other memory",
