@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final
 
 __all__ = ["Bound", "bounds_of"]
@@ -23,6 +24,10 @@ _COMPARISONS: Final = {
     "less": ("<", ">"),
 }
 """By the name of Arrow's function: a column and a value, a value and a column."""
+
+_POINTS: Final = ("==", "in")
+_LOW: Final = ("==", "in", ">=", ">")
+_HIGH: Final = ("==", "in", "<=", "<")
 
 
 @dataclass(slots=True)
@@ -56,11 +61,10 @@ def bounds_of(condition: Any, columns: frozenset[str]) -> list[Bound]:
         [('key', '>=', 'a')]
     """
     try:
-        tree = _tree(condition)
+        found = _bounds(_tree(condition))
     except (ValueError, TypeError, LookupError, AttributeError):
         return []
-    found = (_bound(node) for node in _conjuncts(tree))
-    return [bound for bound in found if bound is not None and bound[0] in columns]
+    return [bound for bound in found if bound[0] in columns]
 
 
 def _tree(condition: Any) -> _Node:
@@ -113,6 +117,44 @@ def _conjuncts(tree: _Node) -> Iterator[_Node]:
             rest += reversed(node.parts)
         else:
             yield node
+
+
+def _bounds(tree: _Node) -> list[Bound]:
+    found: list[Bound] = []
+    for node in _conjuncts(tree):
+        if node.kind == "call" and node.name in ("or", "or_kleene"):
+            found += _common([_bounds(part) for part in node.parts])
+        else:
+            bound = _bound(node)
+            found += [] if bound is None else [bound]
+    return found
+
+
+def _common(alternatives: list[list[Bound]]) -> list[Bound]:
+    """Return what holds whichever of several alternatives holds: single values, or a range."""
+    found: list[Bound] = []
+    for column in {bound[0] for bound in alternatives[0]}:
+        of = [[each for each in bounds if each[0] == column] for bounds in alternatives]
+        kinds: set[type[Any]] = {
+            type(value) for bounds in of for each in bounds for value in _values(each)
+        }
+        if len(kinds) != 1:
+            continue
+        points = [_values(each) for bounds in of for each in bounds[:1] if each[1] in _POINTS]
+        if len(points) == len(of):
+            found.append((column, "in", list(dict.fromkeys(chain.from_iterable(points)))))
+            continue
+        lows = [[min(_values(b)) for b in bounds if b[1] in _LOW] for bounds in of]
+        highs = [[max(_values(b)) for b in bounds if b[1] in _HIGH] for bounds in of]
+        if all(lows):
+            found.append((column, ">=", min(map(max, lows))))
+        if all(highs):
+            found.append((column, "<=", max(map(min, highs))))
+    return found
+
+
+def _values(bound: Bound) -> list[Any]:
+    return bound[2] if bound[1] == "in" else [bound[2]]
 
 
 def _bound(node: _Node) -> Bound | None:
