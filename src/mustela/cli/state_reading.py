@@ -288,7 +288,8 @@ def export(
         described = next((one for one in state.ask()["stores"] if one["store"] == store), None)
         more = {"versions": "true"} if described and described["kind"] == "versioned" else {}
         written, epoch = 0, 0
-        with _target(file) as path, RowFile.writing(path, form) as target:
+        serdes = {name: str(described[name]) for name in ("key", "value")} if described else {}
+        with _target(file) as path, RowFile.writing(path, form, serdes) as target:
             for page in state.pages((store,), rows.parameters(**more), whole=True):
                 target.write(page["rows"])
                 written, epoch = written + len(page["rows"]), page["epoch"]

@@ -14,7 +14,7 @@ import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.admin.data import files, standing
-from mustela.admin.data.files import ParquetMissingError, RowFileError, read_rows
+from mustela.admin.data.files import ParquetMissingError, RowFile, RowFileError, read_rows
 from mustela.admin.data.standing import (
     RemoteState,
     StandingState,
@@ -104,14 +104,42 @@ def test_both_kinds_of_files_have_the_same_rows(
     run: Run, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page by page, and read back as they were written."""
-    pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(standing, "PAGE_ROWS", 2)
     run("export", APP, store, "rows.jsonl")
     run("export", APP, store, "rows.parquet")
     lines = [*read_rows(tmp_path / "rows.jsonl")]
     assert [*read_rows(tmp_path / "rows.parquet")] == lines
+    types = {field.name: str(field.type) for field in pq.read_schema("rows.parquet")}
+    wanted = {"orders": ("int64", "string"), "prices": ("string", "double")}
+    assert (types["key"], types["value"]) == wanted.get(store, ("string", "int64"))
     assert [json.loads(line) for line in run("export", APP, store, "-").splitlines()] == lines
     assert not [*tmp_path.glob(".*.part")]
+
+
+@pytest.mark.parametrize(
+    ("serde", "kind", "documents"),
+    [
+        ("str", "string", ["", "a", '"7"', "null", None]),
+        ("int", "int64", [0, -(2**63), 2**63 - 1, None]),
+        ("float", "double", [0.5, "NaN", "Infinity", "-Infinity", None]),
+        ("bool", "bool", [True, False, None]),
+        ("bytes", "binary", ["", "AP8=", None]),
+        ("Order", "string", [{"total": 1}, "text", None]),
+    ],
+)
+def test_parquet_has_columns_of_the_types_of_keys_and_values(
+    serde: str, kind: str, documents: list[Any], tmp_path: Path
+) -> None:
+    """Whoever else reads the file finds text and numbers; what is read back is what was written."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    rows = [{"key": "k", "value": document, "timestamp": 5} for document in documents]
+    with RowFile.writing(path, "parquet", {"key": "str", "value": serde}) as target:
+        target.write(rows)
+    schema = parquet.read_schema(path)
+    assert (str(schema.field("key").type), str(schema.field("value").type)) == ("string", kind)
+    assert [*read_rows(path)] == rows
 
 
 def test_what_is_asked_wrong_is_refused_and_its_fix_helps(run: Run) -> None:

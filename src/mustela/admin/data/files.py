@@ -2,15 +2,17 @@
 
 A row has the same fields in both: ``key`` and ``value``, and what its store keeps beside them:
 ``timestamp``, ``start`` and ``end`` of a window or session, ``valid_to`` of a version, ``headers``.
-In Parquet keys, values and headers are JSON texts, so that one schema fits every store, and nothing
-that JSON has is lost.
+In Parquet keys and values that are text, numbers, bools or bytes have columns of that type. All
+others, and headers, are JSON texts, so that nothing that JSON has is lost; the metadata of a field
+says which it is.
 """
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
@@ -18,12 +20,22 @@ from typing import Any, BinaryIO, Final, Literal, cast
 import msgspec
 
 from mustela.errors import EnvironmentFault, UsageError
+from mustela.serdes.plain_values import NOT_A_NUMBER, plain_float
 
 __all__ = ["Form", "ParquetMissingError", "RowFile", "RowFileError", "form_of_file", "read_rows"]
 
 Form = Literal["jsonl", "parquet"]
 
 _TEXTS: Final = ("key", "value", "headers")
+_COLUMNS: Final = {
+    "str": "string",
+    "int": "int64",
+    "float": "float64",
+    "bool": "bool_",
+    "bytes": "binary",
+}
+"""Types of columns in Arrow, by the names of serdes."""
+_HOW: Final = b"mustela"
 _TIMES: Final = ("timestamp", "start", "end", "valid_to")
 _BATCH: Final = 10_000
 _LINE_MAX: Final = 64 << 20
@@ -72,12 +84,15 @@ class RowFile(ABC):
 
     @classmethod
     @contextmanager
-    def writing(cls, path: Path | None, form: Form) -> Generator[RowFile]:
+    def writing(
+        cls, path: Path | None, form: Form, serdes: Mapping[str, str] | None = None
+    ) -> Generator[RowFile]:
         """Give a file to write to.
 
         Args:
             path: The file; None for standard output.
             form: How rows are written.
+            serdes: The names of the serdes of ``key`` and ``value``, as ``/stores`` has them.
 
         Raises:
             ParquetMissingError: If pyarrow is not installed.
@@ -89,7 +104,7 @@ class RowFile(ABC):
         elif form == "jsonl":
             made = _Lines(path.open("wb"), closes=True)
         else:
-            made = _Parquet(path)
+            made = _Parquet(path, serdes or {})
         with closing(made):
             yield made
 
@@ -110,10 +125,18 @@ class _Lines(RowFile):
 
 
 class _Parquet(RowFile):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, serdes: Mapping[str, str]) -> None:
         arrow, parquet = _libraries()
         self._arrow = arrow
-        fields = [(name, arrow.string()) for name in _TEXTS]
+        self._typed = {name: _COLUMNS.get(serdes.get(name, "")) for name in _TEXTS}
+        fields = [
+            arrow.field(
+                name,
+                getattr(arrow, kind or "string")(),
+                metadata={_HOW: b"typed" if kind else b"json"},
+            )
+            for name, kind in self._typed.items()
+        ]
         self._schema = arrow.schema([*fields, *((name, arrow.int64()) for name in _TIMES)])
         self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
 
@@ -121,14 +144,38 @@ class _Parquet(RowFile):
         if not rows:
             return
         columns: dict[str, list[Any]] = {
-            name: [msgspec.json.encode(row[name]).decode() if name in row else None for row in rows]
-            for name in _TEXTS
+            name: [_stored(row[name], kind) if name in row else None for row in rows]
+            for name, kind in self._typed.items()
         }
         columns |= {name: [row.get(name) for row in rows] for name in _TIMES}
         self._writer.write_table(self._arrow.Table.from_pydict(columns, schema=self._schema))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _stored(document: Any, kind: str | None) -> Any:
+    """Return what a column of Parquet holds of a document."""
+    if kind is None:
+        return msgspec.json.encode(document).decode()
+    if kind == "binary" and document is not None:
+        return b64decode(document)
+    if kind == "float64" and isinstance(document, str):
+        return NOT_A_NUMBER[document]
+    return document
+
+
+def _document(stored: Any) -> Any:
+    """Return the document of what a typed column holds."""
+    if isinstance(stored, bytes):
+        return b64encode(stored).decode("ascii")
+    return plain_float(stored) if isinstance(stored, float) else stored
+
+
+def _is_typed(field: Any) -> bool:
+    """Return whether a column holds documents as they are, and not as JSON texts."""
+    metadata: dict[bytes, bytes] = field.metadata or {}
+    return metadata.get(_HOW) == b"typed"
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -169,6 +216,8 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     with file:
         if not {"key", "value"} <= {*file.schema_arrow.names}:
             raise _no_row(path, "the file")
+        schema: Any = file.schema_arrow
+        typed = {field.name for field in schema if _is_typed(field)}
         number = 0
         for batch in file.iter_batches(batch_size=_BATCH):
             for given in batch.to_pylist():
@@ -176,7 +225,9 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
                 row = {name: value for name, value in given.items() if value is not None}
                 try:
                     for name in _TEXTS:
-                        if name in row:
+                        if name in typed:
+                            row[name] = _document(given[name])
+                        elif name in row:
                             row[name] = msgspec.json.decode(row[name])
                 except (msgspec.DecodeError, TypeError, RecursionError):
                     raise _no_row(path, f"row {number}") from None
