@@ -16,6 +16,7 @@ import msgspec
 
 from mustela.admin.data.asked import Asked, DataRefusal
 from mustela.admin.data.changed import ChangedStore
+from mustela.admin.data.clients import Clients
 from mustela.admin.data.rows import Bounds, Document, StoreRows
 from mustela.admin.data.service import DataService, refusal_of
 from mustela.errors import MustelaError
@@ -70,7 +71,7 @@ class ChangeStreams:
         self._ring = ring
         self._now = now
         self._limits = limits or StreamLimits()
-        self._clients = 0
+        self._clients = Clients(self._limits.clients, "follow changes")
 
     async def serve(
         self,
@@ -86,15 +87,8 @@ class ChangeStreams:
         Raises:
             DataRefusal: If there is nothing to stream.
         """
-        if self._clients >= self._limits.clients:
-            what = "too many clients follow changes at the same time"
-            raise DataRefusal(503, "QUERY_CLIENTS", what, "ask again later")
-        self._clients += 1
-        try:
-            follower = await self._follower(asked)
-            await self._serve(follower, receive, send)
-        finally:
-            self._clients -= 1
+        with self._clients.one():
+            await self._serve(await self._follower(asked), receive, send)
         return 200
 
     async def _follower(self, asked: Asked) -> _Follower:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mustela.admin.data.asked import Asked, DataRefusal
+from mustela.admin.data.asked import Asked
+from mustela.admin.data.clients import Clients
 from mustela.admin.data.encodings import ARROW, by_preference
 from mustela.admin.data.rows import StoreRows
 from mustela.admin.data.service import (
@@ -74,7 +75,7 @@ class RowStreams:
         self._service = service
         self._now = now
         self._limits = limits or StreamLimits()
-        self._clients = 0
+        self._clients = Clients(self._limits.clients, "read streams of rows")
 
     def wanted(self, asked: Asked) -> bool:
         """Return whether a request asks for a stream."""
@@ -100,18 +101,12 @@ class RowStreams:
         del receive
         from anyio.to_thread import run_sync
 
-        if self._clients >= self._limits.clients:
-            what = "too many clients read streams of rows at the same time"
-            raise DataRefusal(503, "QUERY_CLIENTS", what, "ask again later")
-        self._clients += 1
-        try:
+        with self._clients.one():
             reader = await run_sync(lambda: self._reader(asked))
             try:
                 await self._send_all(reader, send)
             finally:
                 await run_sync(reader.close)
-        finally:
-            self._clients -= 1
         return 200
 
     def _reader(self, asked: Asked) -> _Reader:

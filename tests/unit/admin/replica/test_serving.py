@@ -16,6 +16,7 @@ from mustela import App, StreamsBuilder
 from mustela.admin.access import access_file, read_access
 from mustela.admin.replica.serving import ReplicaServer
 from mustela.admin.replica.shown import REPLICA_METRICS
+from mustela.cli.main import main
 from mustela.errors import EnvironmentFault, MustelaError, UsageError
 from mustela.queries.errors import UnknownStoreError
 from mustela.runtime.replica import following, places
@@ -158,6 +159,41 @@ def test_a_replica_answers_as_the_application_does(app: App, model: Application)
     assert served.get("/queries/total?more=5")["result"] == 15
     served.stop()
     assert served.error is None
+
+
+def test_mustela_state_asks_a_replica_by_its_address(
+    app: App,
+    model: Application,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Rows, one of them, their number and an export; with the token that it takes."""
+    served = Served(app, model)
+    committed(model, i=1, m=2, r=3)  # keys that the model puts where Mustela would
+    served.shows(1)
+    token = served.http.headers["authorization"].removeprefix("Bearer ")
+    monkeypatch.chdir(tmp_path)
+
+    def state(*words: str, code: int = 0) -> str:
+        capsys.readouterr()
+        given = ["state", words[0], "app", *words[1:], "--url", served.server.address]
+        found = main(given)
+        told = capsys.readouterr()
+        assert found == code, told.err
+        return told.out if code == 0 else told.err
+
+    assert "MUSTELA__ADMIN__QUERY_TOKEN" in state("count", "counts", code=2)
+    monkeypatch.setenv("MUSTELA__ADMIN__QUERY_TOKEN", token)
+    assert json.loads(state("list", "--json"))["stores"][0]["store"] == "counts"
+    assert json.loads(state("get", "counts", "m"))["value"] == 2
+    assert [json.loads(row)["key"] for row in state("range", "counts").splitlines()] == [*"imr"]
+    assert state("count", "counts") == "3\n"
+    state("export", "counts", "counts.jsonl")
+    rows = [json.loads(row) for row in (tmp_path / "counts.jsonl").read_text().splitlines()]
+    assert [row["value"] for row in rows] == [1, 2, 3]
+    served.stop()
+    assert "ADMIN_SILENT" in state("count", "counts", code=3)
 
 
 def test_the_changes_of_a_replica_are_followed(app: App, model: Application) -> None:
