@@ -165,7 +165,7 @@ def test_what_was_exported_is_imported_and_goes_on(
     app = program(world, tmp_path, world.name, **topics)
     other = program(world, tmp_path, f"{world.name}-other", **empty)
     word = target(other)
-    assert "NO_EPOCH_RECORD" in run("import", word, "counts", "counts.jsonl", "-y", code=2)
+    assert "STATE_IMPORT_NEW_STORE" in run("import", word, "counts", "counts.jsonl", "-y", code=2)
     with app, other:
         send_all(world, topics)
         world.drain(app)

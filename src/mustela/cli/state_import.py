@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mustela.queries.source import Edition
     from mustela.runtime.record.epoch_record import EpochRecord
 
-__all__ = ["StoreNewError", "check_known", "import_rows"]
+__all__ = ["StoreNewError", "check_known", "import_rows", "known_record"]
 
 _PLAIN = Manner()
 
@@ -85,7 +85,7 @@ def import_rows(
     with ExitStack() as stack:
         repair = stack.enter_context(open_repair(settings))
         sight = repair.look()
-        record = repair.recorded(sight)
+        record = known_record(sight.record, settings.application_id)
         importing = stack.enter_context(
             closing(Importing(plan, store, record.key_groups, SystemClock().now_ms()))
         )
@@ -106,6 +106,22 @@ def import_rows(
         repair.fence(sight)
         repair.import_rows(sight, (name, stage), importing.written(edition, place, merge=merge))
     return report(manner, settings, told)
+
+
+def known_record(record: EpochRecord | None, application_id: str) -> EpochRecord:
+    """Return the record of an application, which has run.
+
+    Raises:
+        StoreNewError: If it has not.
+    """
+    if record is None:
+        what = f"{application_id} has never run on these brokers"
+        raise StoreNewError(
+            what,
+            why="the changelogs of its stores, and their key groups, are made by its first start",
+            fix="start the application, stop it, and import then",
+        )
+    return record
 
 
 def check_known(record: EpochRecord, name: str, store: str) -> None:
