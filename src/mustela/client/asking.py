@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from mustela.client.errors import RemoteRefusedError, RemoteUnavailableError
-from mustela.serdes.documents import DocumentForm, form_of
+from mustela.serdes.documents import DocumentError, DocumentForm, form_of
 from mustela.serdes.resolve import resolve_serde
 
 __all__ = [
@@ -235,9 +235,19 @@ class Forms(Generic[K, V]):
     def _document(self, key: Any) -> Any:
         return key if self._key is None else self._key.to_document(key)
 
-    @staticmethod
-    def _of(form: DocumentForm | None, document: Any) -> Any:
-        return document if form is None or document is None else form.from_document(document)
+    def _of(self, form: DocumentForm | None, document: Any) -> Any:
+        if form is None or document is None:
+            return document
+        try:
+            return form.from_document(document)
+        except DocumentError as error:
+            msg = f"a row of store {self.store!r} is not of the types of this handle: {error.what}"
+            raise DocumentError(
+                msg,
+                why="the handle was made with other types, or a release has changed the store's",
+                fix="make another one: client.store(…); /openapi.json has the types",
+                fields=error.fields,
+            ) from error
 
 
 class Events:
