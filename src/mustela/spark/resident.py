@@ -51,6 +51,11 @@ class Limits:
         pause_s: How long not to begin another one when somebody else wanted the core, or it did
             not begin. Each time this happens anew the pause is twice as long.
         pause_s_max: But not longer.
+
+    Example:
+        >>> limits = Limits()
+        >>> limits.begins_s < limits.idle_s < limits.age_s
+        True
     """
 
     after: int = 2
@@ -259,8 +264,8 @@ class Resident:
         """Whether it failed, or another job has its core: then the epoch's job is in its place."""
         try:
             return self._jobs.active() > 1 or self._job.has_ended(0)
-        except Py4JError:
-            return True  # the epoch's own job will meet it, too, and say what it is
+        except Exception:  # noqa: BLE001 - the epoch's own job will meet it, and say what it is
+            return True
 
     @property
     def is_well(self) -> bool:

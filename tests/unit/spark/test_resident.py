@@ -75,6 +75,7 @@ class Spark:
     script: Script = answer
     comes: bool = True
     others: int = 0
+    gone: bool = False
     children: list[Child] = field(default_factory=list[Child])
 
     def stay(self, task: Callable[..., Iterator[bytes]]) -> Child:
@@ -99,6 +100,8 @@ class Spark:
                 self.script(channel, load_object(message[1]))
 
     def active(self) -> int:
+        if self.gone:
+            raise ConnectionRefusedError(111, "Connection refused")
         return self.others + sum(child.code is None for child in self.children)
 
     def run_small_epoch(self, shipment: Any, order: EpochOrder) -> Iterator[bytes]:
@@ -357,3 +360,15 @@ def test_a_disk_without_sockets_costs_no_epoch(
     residents.program = replace(residents.program, spool_dir=str(tmp_path / "file"))
     assert [run(residents, epoch) for epoch in range(1, 5)] == [JOB] * 4
     assert not spark.children
+
+
+def test_spark_may_end_while_a_task_is_on_its_way(residents: Residents, spark: Spark) -> None:
+    """The epoch's own job meets that and has words for it; no thread ends with a traceback."""
+    spark.comes, residents.limits = False, replace(LIMITS, look_s=0.005)
+    assert [run(residents, epoch) for epoch in (1, 2)] == [JOB, JOB]
+    spark.gone = True
+    assert run(residents, 3) == JOB
+    await_end(spark)
+    for thread in threading.enumerate():
+        if thread.name == "mustela-resident":
+            thread.join()
