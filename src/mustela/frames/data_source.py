@@ -101,8 +101,9 @@ class StorePart(InputPartition):
 class StoreReader(DataSourceReader):
     """Reads a store part by part, all parts as of one epoch.
 
-    It has no ``pushFilters``: Spark 4.2 keeps the partitions of the last query of a data frame for
-    the next one, so that a query without a filter would see only what the one before it wanted.
+    It has no ``pushFilters``: before SPARK-58551 all queries of one data frame share the reader
+    that was planned last, and it cannot tell whose filters it has. When that ends, a test says so:
+    ``tests/integration/test_pushed_filters.py``.
     """
 
     def __init__(self, options: FrameOptions, schema: StructType) -> None:
