@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -53,9 +53,15 @@ def emit(event: str, **fields: object) -> None:
 def obey(
     begin: Callable[[], None],
     end: Callable[[], None],
-    gets: Callable[[int], None] | None = None,
+    more: Mapping[str, Callable[[str], None]] | None = None,
 ) -> None:
-    """Begin, then follow the commands of standard input until `stop` or its end; then end."""
+    """Begin, then follow the commands of standard input until `stop` or its end; then end.
+
+    Args:
+        begin: Starts the program.
+        end: Ends it.
+        more: Further commands by their first word, which are given the rest of the line.
+    """
     begin()
     for line in sys.stdin:
         command = line.strip()
@@ -65,6 +71,7 @@ def obey(
             emit("restart")
             end()
             begin()
-        if command.startswith("gets ") and gets is not None:
-            gets(int(command.split()[1]))
+        name, _, rest = command.partition(" ")
+        if more is not None and name in more:
+            more[name](rest)
     end()

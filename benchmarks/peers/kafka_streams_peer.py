@@ -23,6 +23,7 @@ class KafkaStreamsPeer(Peer):
     """Kafka Streams 4.1: cache of 10 MB, topology optimisation on, RocksDB."""
 
     name: str = field(default="kafka_streams", init=False)
+    threads: int = _THREADS
 
     def repartitions(self) -> bool:
         return self.assignment.program in ("word_count", "rekeyed", "foreign_key_join")
@@ -37,7 +38,7 @@ class KafkaStreamsPeer(Peer):
             *("-cp", joined([classes, *jars])),
             "benchmarks.Main",
             *self.arguments(),
-            *("--threads", str(_THREADS)),
+            *("--threads", str(self.threads)),
         ]
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from benchmarks.peers.app_protocol import AppArguments, emit, obey, parse_arguments
 from benchmarks.peers.mustela_programs import PROGRAMS
+from benchmarks.peers.store_asker import obeyed
 from benchmarks.peers.store_reader import StoreReader, measured_gets
 from mustela import App
 from mustela.runtime.app import AppState
@@ -77,7 +78,14 @@ def main() -> None:
             raise app.error
         emit("closed")
 
-    obey(begin, end, lambda count: emit("gets", **measured_gets(apps[-1], count)))
+    obey(
+        begin,
+        end,
+        {
+            "gets": lambda count: emit("gets", **measured_gets(apps[-1], int(count))),
+            "ask": lambda asked: obeyed(apps[-1], asked),
+        },
+    )
 
 
 if __name__ == "__main__":

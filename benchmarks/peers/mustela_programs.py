@@ -176,6 +176,23 @@ def latest(source: str, output: str) -> Build:
     return build
 
 
+class Order(msgspec.Struct):
+    """A row of the table that the benchmark of queries asks."""
+
+    city: str
+    total: int
+    note: str
+
+
+def orders(source: str, _output: str) -> Build:
+    """The table that is asked."""
+
+    def build(builder: StreamsBuilder) -> None:
+        builder.table(source, key=str, value=Order, store="orders")
+
+    return build
+
+
 def _with_row(payment: bytes, row: bytes | None) -> bytes:
     return payment[:_JOINED_BYTES] + b"|" + (b"nobody" if row is None else row)
 
@@ -373,6 +390,7 @@ PROGRAMS: dict[str, Callable[[str, str], Build]] = {
     "word_count": word_count,
     "count": count,
     "latest": latest,
+    "orders": orders,
     "table_join": table_join,
     "global_join": global_join,
     "foreign_key_join": foreign_key_join,

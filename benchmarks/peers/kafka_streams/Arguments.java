@@ -3,7 +3,11 @@ package benchmarks;
 import java.util.HashMap;
 import java.util.Map;
 
-/** The command line that every peer of the benchmarks takes: pairs of {@code --name value}. */
+/**
+ * The command line that every peer of the benchmarks takes: pairs of {@code --name value}.
+ *
+ * <p>With a port, the program is one of several instances, and answers queries there.
+ */
 record Arguments(
     String program,
     String bootstrap,
@@ -13,7 +17,8 @@ record Arguments(
     String guarantee,
     long commitMs,
     int threads,
-    String stateDir) {
+    String stateDir,
+    int port) {
 
     static Arguments parse(String[] words) {
         Map<String, String> given = new HashMap<>();
@@ -29,7 +34,8 @@ record Arguments(
             required(given, "guarantee"),
             Long.parseLong(required(given, "commit-ms")),
             Integer.parseInt(required(given, "threads")),
-            required(given, "state-dir"));
+            required(given, "state-dir"),
+            Integer.parseInt(given.getOrDefault("port", "0")));
     }
 
     private static String required(Map<String, String> given, String name) {

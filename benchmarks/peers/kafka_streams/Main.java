@@ -1,5 +1,6 @@
 package benchmarks;
 
+import com.sun.net.httpserver.HttpServer;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
@@ -28,6 +29,8 @@ public final class Main {
         Events.emit("main");
         Arguments arguments = Arguments.parse(words);
         KafkaStreams streams = start(arguments);
+        HttpServer server =
+            arguments.port() == 0 ? null : Answers.serve(streams, arguments.port());
         BufferedReader control =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         String command = control.readLine();
@@ -41,6 +44,9 @@ public final class Main {
                 Gets.measure(streams, Integer.parseInt(command.substring(5).trim()));
             }
             command = control.readLine();
+        }
+        if (server != null) {
+            server.stop(0);
         }
         streams.close(CLOSE_TIMEOUT);
         Events.emit("closed");
@@ -89,7 +95,12 @@ public final class Main {
         properties.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         // A static member gets its partitions back at once when it comes again; any other one
         // waits until the group has given it up.
-        properties.put(StreamsConfig.mainConsumerPrefix("group.instance.id"), "bench");
+        properties.put(StreamsConfig.mainConsumerPrefix("group.instance.id"),
+            "bench" + (arguments.port() == 0 ? "" : arguments.port()));
+        if (arguments.port() != 0) {
+            properties.put(StreamsConfig.APPLICATION_SERVER_CONFIG,
+                "127.0.0.1:" + arguments.port());
+        }
         return properties;
     }
 

@@ -50,6 +50,7 @@ final class Programs {
             case "word_count" -> wordCount(builder, arguments);
             case "count" -> count(builder, arguments);
             case "latest" -> latest(builder, arguments);
+            case "orders" -> orders(builder, arguments);
             case "table_join" -> tableJoin(builder, arguments);
             case "global_join" -> globalJoin(builder, arguments);
             case "foreign_key_join" -> foreignKeyJoin(builder, arguments);
@@ -125,6 +126,14 @@ final class Programs {
             .reduce((before, now) -> now, Materialized.as("latest"))
             .toStream()
             .to(arguments.output(), Produced.with(Serdes.String(), Serdes.String()));
+    }
+
+    /** The table that is asked. */
+    private static void orders(StreamsBuilder builder, Arguments arguments) {
+        builder.table(
+            arguments.input(),
+            Consumed.with(Serdes.String(), JsonSerde.of(Order.class)),
+            Materialized.as("orders"));
     }
 
     /** Each record with the row of its customer. */
