@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
@@ -20,6 +19,7 @@ from mustela.client.asking import decoded, unavailable
 from mustela.config.settings import Settings
 from mustela.frames.errors import FrameOptionError
 from mustela.frames.options import FrameOptions
+from mustela.sql.libraries import arrow
 
 __all__ = ["Asking"]
 
@@ -69,7 +69,7 @@ class Asking:
 
     def batches(self, frame: str, part: Mapping[str, Any]) -> Iterator[Any]:
         """Yield the Arrow batches of a part of a frame."""
-        ipc: Any = import_module("pyarrow").ipc
+        ipc = arrow().ipc
         path = f"/frames/{frame}/{quote(self._options.store, safe='')}/rows"
         wish = {**part, "reader": token_hex(8)}
         for page in count():

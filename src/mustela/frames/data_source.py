@@ -22,6 +22,7 @@ from mustela.errors import EnvironmentFault, UsageError
 from mustela.frames.asking import Asking
 from mustela.frames.errors import FrameOptionError
 from mustela.frames.options import FrameOptions, options_of
+from mustela.sql.libraries import arrow
 
 __all__ = ["MustelaDataSource", "hold", "register"]
 
@@ -132,7 +133,7 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of a part."""
         assert isinstance(partition, StorePart)
-        pa: Any = import_module("pyarrow")
+        pa = arrow()
         types: Any = import_module("pyspark.sql.pandas.types")
         schema: Any = types.to_arrow_schema(self._schema, timezone="UTC")
         wish = {
@@ -171,7 +172,7 @@ def _bounds(described: dict[str, Any], there: StructType, options: FrameOptions)
 
 
 def _all_columns(described: dict[str, Any]) -> StructType:
-    pa: Any = import_module("pyarrow")
+    pa = arrow()
     types: Any = import_module("pyspark.sql.pandas.types")
     return types.from_arrow_schema(pa.ipc.read_schema(pa.py_buffer(b64decode(described["schema"]))))
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from itertools import chain
 from typing import Any, Final
+
+from mustela.sql.libraries import arrow
 
 __all__ = ["Bound", "bounds_of"]
 
@@ -69,7 +70,7 @@ def bounds_of(condition: Any, columns: frozenset[str]) -> list[Bound]:
 
 def _tree(condition: Any) -> _Node:
     """Return the tree of an expression, as it is written when it is pickled."""
-    ipc: Any = import_module("pyarrow").ipc
+    ipc = arrow().ipc
     _, (data,) = condition.__reduce__()
     batch = ipc.open_file(data).get_batch(0)
     text: str = batch.schema.to_string(truncate_metadata=False)

@@ -1,4 +1,4 @@
-"""The libraries of the extra ``sql``, imported when a statement is asked."""
+"""The libraries of the extra ``sql``, imported when a statement or a data frame needs them."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def check_libraries() -> None:
 
 
 def _missing(name: str) -> SqlLibraryError:
-    msg = f"SQL needs {name}, which is not installed"
+    msg = f"{name} is not installed, which SQL and data frames need"
     return SqlLibraryError(msg, fix="pip install 'mustela[sql]'")
