@@ -36,7 +36,16 @@ class StorePlace:
 
 
 def key_groups_of(stores: Iterable[StorePlace]) -> list[tuple[int, int]]:
-    """Return the key groups of stores, as stage and number, without those opened on demand."""
+    """Return the key groups of stores, as stage and number, without those opened on demand.
+
+    Example:
+        >>> from mustela.state.interfaces import StoreSpec
+        >>> spec = StoreSpec(name="counts")
+        >>> key_groups_of([StorePlace(spec=spec, stage=1, groups=2)])
+        [(1, 0), (1, 1)]
+        >>> key_groups_of([StorePlace(spec=spec, stage=-1, groups=1, on_demand=True)])
+        []
+    """
     stages = {(place.stage, place.groups) for place in stores if not place.on_demand}
     return [(stage, group) for stage, groups in sorted(stages) for group in range(groups)]
 

@@ -174,9 +174,7 @@ class _LiveEdition:
         stores: Mapping[str, StorePlace],
         tables: GlobalCopies | None,
     ) -> None:
-        self.stores = stores
-        if tables is not None and state.plan.global_tables:
-            self.stores = {**stores, **tables.places(state.plan)}
+        self._stores = stores
         self._tables = tables
         self._read = state.global_marks  # the next epoch's look replaces what the state has
         self._state = state
@@ -184,6 +182,12 @@ class _LiveEdition:
         value = state.watermark.value
         self.epoch = state.epoch
         self.watermark = None if value < 0 else value
+
+    @property
+    def stores(self) -> Mapping[str, StorePlace]:
+        """All stores by name."""
+        tables = self._tables
+        return self._stores if tables is None else tables.beside(self._state.plan, self._stores)
 
     def mark(self, stage: int, group: int) -> object:
         """Return what identifies the state of a key group."""

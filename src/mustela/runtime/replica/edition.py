@@ -69,14 +69,19 @@ class ReplicaEdition:
         self.epoch = record.epoch
         self.watermark = None if record.watermark < 0 else record.watermark
         places = places_in(plan, record.key_groups)
-        there = {name: at for name, at in places.items() if at.spec.logged or held.unlogged}
-        if held.tables is not None:
-            there |= held.tables.places(plan)
-        self.stores: Mapping[str, StorePlace] = there
+        self._stores: Mapping[str, StorePlace] = {
+            name: at for name, at in places.items() if at.spec.logged or held.unlogged
+        }
         self._read = global_marks_of(record)
         self._marks = marks
         self._plan = plan
         self._held = held
+
+    @property
+    def stores(self) -> Mapping[str, StorePlace]:
+        """All stores by name."""
+        tables = self._held.tables
+        return self._stores if tables is None else tables.beside(self._plan, self._stores)
 
     def mark(self, stage: int, group: int) -> object:
         """Return what identifies the state of a key group."""

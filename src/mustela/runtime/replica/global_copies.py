@@ -66,8 +66,25 @@ class GlobalCopies:
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
         self._used: set[str] = set()
+        self._found: tuple[object, int, Mapping[str, StorePlace]] = None, 0, {}
 
-    def places(self, plan: Plan) -> dict[str, StorePlace]:
+    def beside(self, plan: Plan, stores: Mapping[str, StorePlace]) -> Mapping[str, StorePlace]:
+        """Return where the stores of a plan are, with its tables; the same until one is in use.
+
+        Args:
+            plan: The program.
+            stores: Where its stores are.
+        """
+        if not plan.global_tables:
+            return stores
+        known, used, found = self._found
+        if known is not stores or used != len(self._used):
+            used = len(self._used)
+            found = {**stores, **self._places(plan)}
+            self._found = stores, used, found
+        return found
+
+    def _places(self, plan: Plan) -> dict[str, StorePlace]:
         """Return where the tables of a plan are; a snapshot opens only those that are in use."""
         return {
             table.store.name: StorePlace(
