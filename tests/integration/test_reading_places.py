@@ -92,7 +92,7 @@ def replica(app: App, directory: Path, epoch: int) -> Generator[Reader]:
     other.configure(state_dir=directory, key_groups=4)
     other.topology(app._build)  # pyright: ignore[reportArgumentType]
     server, ready = ReplicaServer(other), threading.Event()
-    thread = threading.Thread(target=server.run, args=(lambda _server: ready.set(),))
+    thread = threading.Thread(target=server.run, args=(lambda _server: ready.set(),), daemon=True)
     thread.start()
     try:
         assert ready.wait(PATIENCE_S)
