@@ -293,7 +293,7 @@ ASKED: dict[str, Callable[[_Draw], list[Event]]] = {
 """What only those draw who ask for it by name, as ``--with`` does. No other seed knows of it."""
 
 ALL = frozenset({*KINDS, "held"})
-DRAWN = 3
+DRAWN = 4
 """Counts the ways in which scripts were made of seeds: each makes another script of a seed."""
 
 NOT_YET = frozenset({"recreate", "reset", "truncate"})

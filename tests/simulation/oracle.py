@@ -16,6 +16,7 @@ __all__ = [
     "Found",
     "HistogramOracle",
     "JoinOracle",
+    "LastOracle",
     "Merge",
     "Oracle",
     "Read",
@@ -153,6 +154,24 @@ class EachOracle(Oracle):
             key = entry.key or b""
             self._counts[key] = self._counts.get(key, 0) + 1
             rows.setdefault((self._out, key), []).append(number(self._counts[key]))
+        return rows
+
+
+class LastOracle(Oracle):
+    """A row for each record: the value under which an index had its key, and its own."""
+
+    def __init__(self) -> None:
+        self._merge = Merge("in")
+        self._last: dict[bytes, bytes] = {}
+
+    def epoch(self, read: Read, watermark: int) -> Rows:
+        """Return the rows of an epoch."""
+        rows: Rows = {}
+        for _, _, entry in self._merge.records(read):
+            key, value = entry.key or b"", entry.value or b""
+            before = [self._last[key]] if key in self._last else []
+            rows.setdefault(("out", key), []).append(b"+".join([*before, value]))
+            self._last[key] = value
         return rows
 
 

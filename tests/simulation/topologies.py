@@ -256,6 +256,33 @@ class _Clock(ContextualProcessor[str, str, str, int]):
             self.context.forward(Record(key, count, now))
 
 
+class _Listed(ContextualProcessor[str, str, str, str]):
+    """Keeps the last value of each key, and tells under which ones an index had it before."""
+
+    @staticmethod
+    def stores() -> list[Any]:
+        """Name the store."""
+        kept = Stores.persistent_key_value_store("kept")
+        return [Stores.key_value_store_builder(kept, key=str, value=str).with_index(value=_same)]
+
+    def process(self, record: Record[str, str]) -> None:
+        """Look the key up, and put."""
+        kept = self.context.state_store("kept")
+        under = [value for key, value in kept.by("value").range() if key == record.key]
+        kept.put(record.key, record.value)
+        self.context.forward(record.with_value("+".join([*under, record.value])))
+
+
+def _same(value: str) -> str:
+    return value
+
+
+def indexed(builder: StreamsBuilder, version: int) -> None:
+    """A store with an index."""
+    records = builder.stream("in", key=str, value=str)
+    records.process(_Listed, name="listed").to("out", key=str, value=str)
+
+
 def timers(builder: StreamsBuilder, version: int) -> None:
     """A processor with timers."""
     records = builder.stream("in", key=str, value=str)
