@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from tests.faults.kinds.registry import CHECKED, KINDS
 from tests.faults.ledger import Ledger, Line, table
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.slices import HASTY, draw
+from tests.faults.standbys import SHOCKS as SHOCKS_TO_STANDBYS
 
 LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
+STANDBYS = LEDGER.with_name("standbys.jsonl")
 
 
 def play(ledger: Ledger, slices: int, kinds: list[str]) -> None:
@@ -58,12 +61,17 @@ def test_a_fault_that_does_not_come_about_is_not_counted() -> None:
     assert "1 faults in 1 slices" in table(ledger)
 
 
-@pytest.mark.skipif(not LEDGER.exists(), reason="no long run was done yet")
-def test_the_long_run_of_the_repository_found_nothing_wrong() -> None:
+@pytest.mark.parametrize(
+    ("path", "known"), [(LEDGER, SHOCKS), (STANDBYS, SHOCKS_TO_STANDBYS)], ids=["one", "standbys"]
+)
+def test_the_long_run_of_the_repository_found_nothing_wrong(
+    path: Path, known: Collection[str]
+) -> None:
     """Its lines are whole, its faults are known, and nothing was violated."""
-    ledger = Ledger(LEDGER)
-    assert {name for _, name in ledger.done()} <= set(SHOCKS)
+    ledger = Ledger(path)
+    assert ledger.lines
+    assert {name for _, name in ledger.done()} <= set(known)
     numbers = [(line.seed, line.slice) for line in ledger.lines]
     assert len(numbers) == len(set(numbers))
     assert not ledger.violations
-    assert all(json.loads(text) for text in LEDGER.read_text().splitlines())
+    assert all(json.loads(text) for text in path.read_text().splitlines())

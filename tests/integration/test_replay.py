@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -16,7 +17,7 @@ from mustela import App, StreamsBuilder
 from mustela.calls import AsyncOptions
 from mustela.cli.main import main
 from mustela.clock import SystemClock
-from mustela.processors import ContextualProcessor
+from mustela.processors import ContextualProcessor, Tick
 from mustela.runtime.replica.past import HistoryGoneError, NoEpochError, Past
 from mustela.testing.replay import Replayed, replay
 from mustela.windows import TimeWindows
@@ -228,6 +229,59 @@ def build(builder):
 """
 
 
+def tell_of(
+    target: str, epoch: int, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[str, str]:
+    """Replay an epoch with some program; return what it printed."""
+    assert main(["replay", target, "--epoch", str(epoch), *options]) == 0
+    return tuple(capsys.readouterr())  # type: ignore[return-value]
+
+
+def test_global_tables_and_ticks_are_those_of_then(world: World, past_of: Any) -> None:
+    """A table that was changed since, and a schedule that reads stores of all lanes."""
+    source, towns = world.topic("in", partitions=2), world.topic("towns")
+    named, reports = world.topic("named"), world.topic("reports")
+
+    def report(tick: Tick) -> list[tuple[str, int]]:
+        return [(key, counted.value) for key, counted in tick.store("counts").all()]
+
+    def build(builder: StreamsBuilder) -> None:
+        table = builder.global_table(towns, key=str, value=str)
+        words = builder.stream(source, key=str, value=str)
+        words.group_by_key().count(store="counts")
+        words.left_join(
+            table, lambda word, town: f"{word} {town}", foreign_key_with_key=lambda key, _: key
+        ).to(named)
+        ticks = builder.scheduled(
+            "report",
+            report,
+            every=timedelta(milliseconds=500),
+            key=str,
+            value=int,
+            catch_up="last",
+            stores=("counts",),
+        )
+        ticks.to(reports)
+
+    world.send(towns, [("a", "Rome"), ("b", "Bonn")])
+    app, _ = world.app(build, **HISTORY)
+    with app:
+        for town in ("Oslo", "Bern", "Kiel"):
+            mark = len(world.rows(reports))
+            world.send(source, [(key, "x") for key in "abc"])
+            world.drain(app)
+            world.until(lambda: len(world.rows(reports)) > mark, "a report", app)  # noqa: B023
+            world.send(towns, [("a", town)])
+    past = past_of(app)
+    told = {topic: sent(world, topic) for topic in (named, reports)}
+    for topic, rows in told.items():
+        assert rows
+        for epoch, wanted in rows.items():
+            row, _ = past.find(epoch)
+            replayed = replay(row, app.built_plan(), app.settings, past)
+            assert made(replayed, topic) == wanted, (topic, epoch)
+
+
 def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,7 +303,11 @@ def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
     world.run(module.build, **HISTORY)
     last = world.records()[-1].epoch
     world.send(given["source"], [("a", "0")])
-    failed = world.fail(module.build, **HISTORY)
+    failing, _ = world.app(module.build, **HISTORY)
+    monkeypatch.setattr(module, "app", failing)
+    failing.start()
+    world.until(lambda: failing.state.ended, "the application ends")
+    failed: Any = failing.error
 
     def told(*options: str, epoch: int = last, code: int = 0) -> tuple[str, str]:
         assert main(["replay", f"{stem}:app", "--epoch", str(epoch), *options]) == code
@@ -260,7 +318,16 @@ def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
     sums = [{"store": "sums", "key": key, "value": sum_} for key, sum_ in (("a", 20), ("b", 50))]
     assert [row for row in rows if "store" in row] == sums
     assert len([row for row in rows if "topic" in row]) == 2
-    assert "topic" in told()[0]
+    assert (head["compared"], head["differences"]) == (4, 0)
+    assert f"the same as epoch {last} wrote: 4 rows and changes" in told()[0]
+    head, *rows = map(
+        json.loads, tell_of(f"{stem}_next:app", last, capsys, "--json")[0].splitlines()
+    )
+    assert (head["compared"], head["differences"]) == (4, 4)
+    changed = {(row["key"], row["before"], row["after"]) for row in rows if "difference" in row}
+    assert changed == {("a", 20, 200), ("b", 50, 500)}
+    text = tell_of(f"{stem}_next:app", last, capsys)[0]
+    assert f"not the same as epoch {last} wrote: 0 rows added, 0 rows removed, 4 rows" in text
 
     head, *rows = [
         json.loads(line) for line in told("--program", f"{stem}_next:app", "--json")[0].splitlines()
@@ -272,15 +339,26 @@ def test_the_command_shows_an_epoch_its_failure_and_what_another_program_does(
     }
     assert "no difference" in told("--program", f"{stem}:app")[0]
 
-    assert failed.evidence["replay"].startswith("mustela replay ")
-    assert failed.evidence["replay"].endswith(f" --epoch {last + 1}")
-    errors = told(epoch=last + 1, code=1)[1]
+    assert failed.evidence["replay"] == f"mustela replay {stem}:app --epoch {last + 1}"
+    assert main(failed.evidence["replay"].split()[1:]) == 1
+    shown, errors = capsys.readouterr()
+    assert "wrote" not in shown
     assert "ZeroDivisionError" in errors
     assert f"{stem}.py" in errors
     monkeypatch.setattr(sys, "stdin", io.StringIO("p ('value', value)\nq\n"))
     assert "('value', '0')" in told("--pdb", epoch=last + 1, code=1)[0]
     monkeypatch.setattr(sys, "stdin", io.StringIO("p ('value', value)\nc\nc\n"))
     assert "('value', '5')" in told("--break", "priced")[0]
+
+    text = SHOP.format(settings=chosen, **given)
+    raising = text.replace("int(value)", "leave(value)").replace(
+        "def priced", "def leave(value):\n    raise SystemExit(value)\n\n\ndef priced"
+    )
+    (world.directory / f"{stem}_leaves.py").write_text(raising)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("p ('left', value)\nq\n"))
+    with contextlib.suppress(SystemExit):
+        main(["replay", f"{stem}_leaves:app", "--epoch", str(last), "--pdb"])
+    assert "('left', '5')" in capsys.readouterr()[0]
 
     errors = told("--break", "pricd", code=2)[1]
     assert "REPLAY_BREAK" in errors

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mustela.runtime.app import App
     from mustela.runtime.record.history_row import HistoryRow
     from mustela.runtime.replica.past import Past
+    from mustela.runtime.replica.written import Written
     from mustela.testing.replay import Replayed
     from mustela.testing.replay_texts import Difference, Output
 
@@ -112,7 +113,11 @@ def replay(
         plainly = debugging if program is None else _PLAIN
         old = _made(app, settings, row, past, plainly)
         if program is None:
-            return _tell(app, settings, row, old, json=json)
+            is_known = is_exact and not row.failure and old.error is None
+            if settings.processing_guarantee == "at_least_once":
+                is_known = False  # rows may be there of an attempt that was not committed
+            written = past.written(row) if is_known else None
+            return _tell(app, row, old, written, json=json)
         other = _loaded(program, bootstrap_servers)
         mine = other.settings.with_values({"application_id": settings.application_id})
         new = _made(other, mine, row, past, debugging)
@@ -134,11 +139,16 @@ def _made(
     from mustela.testing.replay import replay as run
 
     plan = app.built_plan()
-    if debugging.stop_in is None:
-        made = run(row, plan, settings, past)
-    else:
-        place = _place_of(app, debugging.stop_in)
-        made = _under_debugger(lambda: run(row, plan, settings, past), place)
+    try:
+        if debugging.stop_in is None:
+            made = run(row, plan, settings, past)
+        else:
+            place = _place_of(app, debugging.stop_in)
+            made = _under_debugger(lambda: run(row, plan, settings, past), place)
+    except (Exception, SystemExit) as error:
+        if debugging.opens:  # also for what is no error of a record: of a serde, of a setup
+            _post_mortem(error)
+        raise
     if debugging.opens and made.error is not None:
         _post_mortem(made.error)
     return made
@@ -203,16 +213,28 @@ def _notes(made: Replayed) -> list[str]:
     return told
 
 
-def _tell(app: App, settings: Settings, row: HistoryRow, made: Replayed, *, json: bool) -> int:
-    from mustela.testing.replay_texts import Shower, shown_output
+def _tell(app: App, row: HistoryRow, made: Replayed, written: Written | None, *, json: bool) -> int:
+    from mustela.testing.replay_texts import Shower, deviations, shown_output
 
+    settings = app.settings
     shower = Shower(app.built_plan(), app.built_topology(), settings)
     found = list(shown_output(made, shower))
     notes = _notes(made)
+    compared, differing = (0, []) if written is None else deviations(written, made, shower)
+    if written is not None:
+        notes += [
+            f"not compared with what was written: {name}, {why}"
+            for name, why in sorted(written.unknown.items())
+        ]
     if json:
-        print_json({**_head(row, made), "failed": _code_of(made), "notes": notes})
+        head = {**_head(row, made), "failed": _code_of(made), "notes": notes}
+        if written is not None:
+            head |= {"compared": compared, "differences": len(differing)}
+        print_json(head)
         for one in found:
             print_json(one.document())
+        for one in differing:
+            print_json(_document(one))
     else:
         for note in notes:
             say(note)
@@ -223,7 +245,18 @@ def _tell(app: App, settings: Settings, row: HistoryRow, made: Replayed, *, json
         )
         if found:
             print_table(["", "key", "value", "time"], map(_cells, found))
+        if written is not None:
+            _tell_written(row, compared, differing)
     return _ended(made)
+
+
+def _tell_written(row: HistoryRow, compared: int, differing: list[Difference]) -> None:
+    """Say whether a replay gives what the epoch has written."""
+    if not differing:
+        print(f"the same as epoch {row.epoch} wrote: {compared} rows and changes")
+        return
+    print(f"not the same as epoch {row.epoch} wrote: {_counted(differing)}")
+    print_table(["", "", "key", "written", "replayed"], map(_difference_cells, differing))
 
 
 def _cells(one: Output) -> list[str]:

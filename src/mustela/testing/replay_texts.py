@@ -9,6 +9,7 @@ from mustela.config.settings import Settings
 from mustela.plan.bound import SerdeBinder
 from mustela.plan.plan import Plan
 from mustela.queries.shown import Shown, shown_store
+from mustela.runtime.replica.written import Written
 from mustela.serdes.base import Serde
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec
 from mustela.state.kinds.layout import SnapshotView
@@ -18,7 +19,9 @@ from mustela.testing.row import BrokerRow
 from mustela.testing.written import sinks_of
 from mustela.topology.graph import TopologyGraph
 
-__all__ = ["Difference", "Output", "differences", "shown_output"]
+__all__ = ["Difference", "Output", "Shower", "deviations", "differences", "shown_output"]
+
+_OF_TRACES = frozenset({"traceparent", "tracestate"})
 
 Kind = Literal["topic", "store"]
 Texts = Callable[[str, bytes, bytes | None], tuple[Any, Any]]
@@ -176,6 +179,35 @@ def differences(
 
 def _difference(old: Output | None, new: Output | None) -> Difference:
     return Difference("added" if old is None else "removed" if new is None else "changed", old, new)
+
+
+def deviations(written: Written, made: Replayed, shower: Shower) -> tuple[int, list[Difference]]:
+    """Return how many rows and changes were compared, and where a replay differs from them.
+
+    Of what is not known, nothing is compared.
+
+    Args:
+        written: What the epoch has written.
+        made: Its replay.
+        shower: Decodes both.
+    """
+    before = Replayed(
+        rows=[_untraced(BrokerRow(*row)) for row in written.rows], changes=written.changes
+    )
+    gone = {*written.unknown, *(f"store {name}" for name in made.unlogged)}
+    after = Replayed(
+        rows=[_untraced(row) for row in made.rows if f"topic {row.topic}" not in gone],
+        changes={
+            key: value for key, value in made.changes.items() if f"store {key[0]}" not in gone
+        },
+    )
+    found = list(differences(before, after, shower, shower))
+    return len(before.rows) + len(before.changes), found
+
+
+def _untraced(row: BrokerRow) -> BrokerRow:
+    """Return a row without the headers by which it belongs to a trace: a replay has none."""
+    return row._replace(headers=tuple(one for one in row.headers if one[0] not in _OF_TRACES))
 
 
 def _meaning(row: BrokerRow | None) -> object:

@@ -24,9 +24,10 @@ from mustela.runtime.record.history_row import (
     history_row,
     kept_rows,
 )
+from mustela.runtime.replica.written import Written, WrittenRow
 from mustela.state.interfaces import Token
 from mustela.testing.replay import InputChangedError, replay
-from mustela.testing.replay_texts import Shower, differences, shown_output
+from mustela.testing.replay_texts import Shower, deviations, differences, shown_output
 from mustela.testing.taped_calls import TapedDesk
 from mustela.topology.async_calls import AsyncNode
 
@@ -223,3 +224,27 @@ def test_a_tape_of_calls_gives_the_same_answers_without_making_any() -> None:
     assert not unknown
     assert desk.step(node).start(CallRequest("new", 0, None, None))
     assert unknown == {"new"}
+
+
+def test_a_replay_is_compared_with_what_is_known_of_what_was_written() -> None:
+    """What differs is named; of topics and stores that are not known, nothing is."""
+    app = counting()
+    made = replay(row_of(app, 2), app.built_plan(), app.settings, Then(["a", "b"], {}))
+    shower = Shower(app.built_plan(), app.built_topology(), app.settings)
+    traced = (("traceparent", b"00-1-2-01"),)
+    rows = [
+        WrittenRow(one.topic, one.key, one.value, one.timestamp, traced, 0) for one in made.rows
+    ]
+    same = Written(rows=rows, changes=dict(made.changes))
+    assert deviations(same, made, shower) == (4, [])
+
+    other = rows[0]._replace(value=(9).to_bytes(8, "big"))
+    ((key, _), *_) = same.changes.items()
+    wrong = Written(rows=[other, *rows[1:]], changes={**same.changes, key: None})
+    compared, found = deviations(wrong, made, shower)
+    assert (compared, [one.change for one in found]) == (4, ["changed", "changed"])
+    assert found[0].old is not None
+    assert (found[0].old.value, found[0].new and found[0].new.value) == (9, 1)
+
+    unknown = Written(changes=dict(made.changes), unknown={"topic counts": "it is compacted"})
+    assert deviations(unknown, made, shower) == (2, [])

@@ -29,6 +29,7 @@ from mustela.runtime.record.history_row import (
     kept_rows,
 )
 from mustela.runtime.record.source_offsets import SourceOffsets, ranges_of
+from mustela.runtime.replica.written import Written, changes_between, rows_of_epoch
 from mustela.runtime.time.due_times import DueTimes
 from mustela.runtime.time.watermark import (
     Look,
@@ -226,6 +227,35 @@ class Past:
             return []
         topic = changelog_topic(self.settings.application_id, log)
         return list(read_between(self._consumer, topic, group, 0, end))
+
+    def written(self, row: HistoryRow) -> Written:
+        """Return what a committed epoch has written, as far as it is still there.
+
+        Args:
+            row: The epoch, which `find` has returned.
+        """
+        settings, plan = self.settings, self.plan
+        topics = {*sink_topics(plan), settings.dead_letter_topic}
+        found = rows_of_epoch(self.admin, self._consumer, topics, row, settings.epoch_header)
+        logged = [store for stage in plan.stages for store in stage.logged]
+        after = self._ends_after(row)
+        if after is None:
+            why = "nothing was kept of the next epoch"
+            found.unknown |= {f"store {store}": why for store in logged}
+        else:
+            logs = {store: plan.log_names.get(store, store) for store in logged}
+            name = settings.application_id
+            found.changes = changes_between(self._consumer, name, logs, row, after)
+        return found
+
+    def _ends_after(self, row: HistoryRow) -> Mapping[str, Sequence[int]] | None:
+        """Return where changelogs ended after an epoch; None if that is not known."""
+        kept, _ = self._kept or ({}, None)
+        following = kept.get(row.epoch + 1)
+        if following is not None:
+            return following.changelog_ends
+        last = last_epoch(self.settings, self.admin)
+        return last.changelog_ends if last is not None and last.epoch == row.epoch else None
 
     def sink_partitions(self, plan: Plan) -> dict[str, int]:
         """Return the partition count of each sink topic of a program that exists."""
