@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ConfigResource as Resource,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S
@@ -124,7 +125,7 @@ def test_the_cleaner_takes_nothing_that_history_age_keeps_and_what_it_took_is_to
 
             world.until(is_gone, "the cleaner has taken what the epoch wrote", app)
             last = world.records()[-1].epoch
-        errors = told(epoch=epoch + 1, code=1)[1]
+        errors = told(epoch=epoch + 1, code=ExitCode.ENVIRONMENT)[1]
         assert "HISTORY_GONE" in errors
         assert f"compaction may have changed what {changelog} held before it" in errors
         fix = f"mustela replay {stem}:app --epoch {last + 1}"

@@ -144,6 +144,14 @@ def _rows(
 
 
 def _number(headers: Headers, name: str) -> int | None:
+    """Return the number of the epoch in a header; the last one counts.
+
+    Example:
+        >>> _number((("mustela.epoch", b"11"), ("mustela.epoch", b"12")), "mustela.epoch")
+        12
+        >>> _number((("mustela.epoch", b"soon"),), "mustela.epoch") is None
+        True
+    """
     value = next((value for key, value in reversed(headers) if key == name), None)
     return int(value) if value is not None and value.isdigit() else None
 
