@@ -1,7 +1,8 @@
 """The process that runs a statement: DuckDB, without anything of the application's but rows.
 
-It begins with an empty environment and one socket, limits what it may use, and only then reads the
-statement. It asks the application for rows while the statement runs.
+It begins with an empty environment and one socket, loads its libraries, and waits. When it is asked
+it limits what it may use, and only then looks at the statement. It asks the application for rows
+while the statement runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from mustela.sql import wire
 from mustela.sql.bounds import bounds_of
@@ -48,6 +49,12 @@ class Refused(Exception):
         super().__init__(text)
         self.position = position
         self.kind = kind
+
+
+class _Engine(NamedTuple):
+    arrow: Any
+    duckdb: Any
+    connection: Any
 
 
 class Link:
@@ -197,8 +204,9 @@ def serve(link: Link, *, confine: Callable[[int, float], None]) -> None:
         confine: Called with memory and seconds before the statement is read.
     """
     try:
+        engine = _ready()
         _, data = link.receive()
-        _run(link, json.loads(data), confine)
+        _run(link, json.loads(data), engine, confine)
     except MemoryError:
         link.send(wire.REFUSED, _told("Out of Memory", "it needs too much memory"))
     except RecursionError:
@@ -209,18 +217,26 @@ def serve(link: Link, *, confine: Callable[[int, float], None]) -> None:
         link.send(wire.FAILED, f"{type(error).__name__}: {error}"[:500].encode())
 
 
-def _run(link: Link, asked: dict[str, Any], confine: Callable[[int, float], None]) -> None:
+def _ready() -> _Engine:
     arrow: Any = import_module("pyarrow")
     duckdb: Any = import_module("duckdb")
     import_module("pyarrow.dataset")
     arrow.set_cpu_count(1)
     arrow.set_io_thread_count(1)
-    connection = _connection(duckdb, asked["memory"])
+    connection = _connection(duckdb)
+    _warm(connection, arrow)
+    return _Engine(arrow, duckdb, connection)
+
+
+def _run(
+    link: Link, asked: dict[str, Any], engine: _Engine, confine: Callable[[int, float], None]
+) -> None:
+    arrow, duckdb, connection = engine
+    connection.execute(f"SET memory_limit = '{int(asked['memory'])}B'")
     tables = [
         (each["name"], _schema(arrow, each["schema"]), frozenset(each["usable"]))
         for each in asked["tables"]
     ]
-    _warm(connection, arrow)
     confine(asked["memory"], asked["seconds"])
     try:
         statement, explains = _checked(connection, duckdb, asked["sql"])
@@ -243,12 +259,11 @@ def _run(link: Link, asked: dict[str, Any], confine: Callable[[int, float], None
     link.send(wire.DONE)
 
 
-def _connection(duckdb: Any, memory: int) -> Any:
+def _connection(duckdb: Any) -> Any:
     connection = duckdb.connect(":memory:")
     for setting in (
         "TimeZone = 'UTC'",
         "threads = 1",
-        f"memory_limit = '{memory}B'",
         "temp_directory = ''",
         "errors_as_json = true",
         "python_enable_replacements = false",

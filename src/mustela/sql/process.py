@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,13 +21,11 @@ from mustela.sql.errors import (
 )
 from mustela.sql.libraries import arrow
 from mustela.sql.result import SqlResult
+from mustela.sql.spare import Spare
 from mustela.sql.tables import StoreTable
 
 __all__ = ["SqlLimits", "SqlProcess"]
 
-_PROGRAM: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; from mustela.sql.child import main; main()"
-)
 _SIZE: Final = "size"
 _ROWS: Final = "rows"
 _SCANS: Final = "scans"
@@ -56,6 +50,10 @@ class SqlLimits:
     rows: int = 100_000
     size: int = 64 << 20
     memory: int = 512 << 20
+
+
+SPARE: Final = Spare(kept_s=60.0)
+"""The process of the next statement."""
 
 
 class SqlProcess:
@@ -84,17 +82,15 @@ class SqlProcess:
         self._scans: dict[int, Iterator[Any]] = {}
         self._begun = 0
         self._failed: MustelaError | None = None
-        self._end, theirs = socket.socketpair()
-        with theirs:
-            self._process = _started(theirs)
+        self._child = SPARE.take()
+        self._end = self._child.end
 
     def __enter__(self) -> SqlProcess:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._process.kill()
-        self._end.close()
-        self._process.wait()
+        self._child.stop()
+        SPARE.renew()
         for scan in self._scans.values():
             cast("Any", scan).close()
 
@@ -302,20 +298,6 @@ class SqlProcess:
         evidence = {"said": said} if said else {}
         fix = "group or filter more, so that the statement needs less"
         return SqlEndedError(msg, evidence=evidence, why=why, fix=fix)
-
-
-def _started(theirs: socket.socket) -> subprocess.Popen[bytes]:
-    paths = [path or os.getcwd() for path in sys.path]
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _PROGRAM, *paths],
-        stdin=theirs.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        close_fds=True,
-        start_new_session=True,
-    )
 
 
 def _bound(given: Any) -> Bound:

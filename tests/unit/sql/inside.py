@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import Any
 
-from mustela.sql import child, process
+from mustela.sql import child, process, spare
 
 
 class Thread:
@@ -22,6 +22,9 @@ class Thread:
         with contextlib.suppress(OSError, EOFError):
             child.serve(child.Link(self._end), confine=lambda _memory, _seconds: None)
 
+    def poll(self) -> None:
+        """Return None: it lives until it has answered."""
+
     def kill(self) -> None:
         """Nothing: the other end of the socket is closed next."""
 
@@ -33,4 +36,5 @@ class Thread:
 
 def statements_run_here(patch: Any) -> None:
     """Let statements run in this process, which is fast, and shows nothing of confinement."""
-    patch.setattr(process, "_started", Thread)
+    patch.setattr(spare, "_started", Thread)
+    patch.setattr(process, "SPARE", spare.Spare(kept_s=0))

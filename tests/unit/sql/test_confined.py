@@ -51,7 +51,7 @@ def test_a_result_and_its_memory_have_bounds(driver):
 
 def test_the_process_has_no_environment_no_files_and_limits(driver, monkeypatch, tmp_path):
     """While it runs a statement: one socket, nothing to open, nothing of this process."""
-    from mustela.sql import process
+    from mustela.sql import process, spare
 
     monkeypatch.setenv("MUSTELA_SECRET", "not to be seen")
     seen = {}
@@ -66,9 +66,10 @@ def test_the_process_has_no_environment_no_files_and_limits(driver, monkeypatch,
         return batches(self, *given)
 
     children = []
-    started = process._started
+    started = spare._started
+    monkeypatch.setattr(process, "SPARE", spare.Spare(kept_s=0))
     monkeypatch.setattr(
-        process, "_started", lambda end: children.append(started(end)) or children[-1]
+        spare, "_started", lambda end: children.append(started(end)) or children[-1]
     )
     monkeypatch.setattr(process.StoreTable, "batches", looked)
     with open(tmp_path / "secret", "w") as held:
