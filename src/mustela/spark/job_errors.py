@@ -35,6 +35,7 @@ _EXECUTOR_LOST: Final = (
     "Executor heartbeat timed out",
     "Worker lost",
     "executor decommissioned",
+    "TaskRetriedError",  # the loss of an executor does not count among spark.task.maxFailures
 )
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _JAVA_STACK: Final = "\n\tat "

@@ -58,8 +58,11 @@ def test_an_application_that_is_stopped_waits_for_nobody() -> None:
         "ExecutorLostFailure (executor 0 exited unrelated to the running tasks) Reason: Worker "
         "lost",
         "FetchFailed(BlockManagerId(1, 10.0.0.3, 4711, None), shuffleId=3, mapId=4)",
+        "PythonException: Traceback (most recent call last):\n  File 'worker.py'\n"
+        "mustela.spark.worker.TaskRetriedError: [TASK_RETRIED] Spark retried a task of an epoch\n"
+        "\n\tat org.apache.spark.Task",
     ],
-    ids=["executor", "what it held"],
+    ids=["executor", "what it held", "a task that Spark ran again"],
 )
 def test_a_lost_executor_is_told_from_a_worker_that_the_program_killed(text: str) -> None:
     """On one host there is no executor to lose but the driver."""
