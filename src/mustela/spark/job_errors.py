@@ -28,6 +28,7 @@ _WORKER_DIED: Final = (
     "Python worker exited unexpectedly",
     "EOFException",
     "ExecutorLostFailure",
+    "ProcessBuilder$NullOutputStream",  # the process that forks workers, which Spark writes to
 )
 _EXECUTOR_LOST: Final = (
     "ExecutorLostFailure",
