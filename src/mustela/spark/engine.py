@@ -47,7 +47,7 @@ from mustela.spark.hosts import check_hosts
 from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.jvm_log import is_relayed
-from mustela.spark.masters import open_to_all
+from mustela.spark.masters import is_local, open_to_all
 from mustela.spark.process import state_readers
 from mustela.spark.resident import Residents
 from mustela.spark.results import FrameStore
@@ -141,8 +141,8 @@ class SparkEngine:
         self._warm_up.start()
 
     def _await_executors(self) -> None:
-        """Wait until somebody can run tasks, where that is not this process."""
-        if not self._shares_disk:
+        """Wait until somebody can run tasks, where that is not the JVM of the driver."""
+        if not is_local(str(self._context.master)):
             with self._told_as_ours():
                 wait_for_executors(
                     self._context,
@@ -160,7 +160,7 @@ class SparkEngine:
     @property
     def _shares_disk(self) -> bool:
         """Whether workers run on the driver's host."""
-        return str(self._context.master).startswith("local")
+        return is_local(str(self._context.master))
 
     @property
     def state_is_here(self) -> bool:
