@@ -30,7 +30,7 @@ from mustela.sql.tables import StoreTable
 
 __all__ = ["FRAMES_MAX", "FrameService"]
 
-FRAMES_MAX: Final = 8
+FRAMES_MAX: Final = 32
 """So many frames live at the same time: each of them keeps disk pages from being used again."""
 READERS_MAX: Final = 256
 """So many parts of a frame are read at the same time; of more, the one asked longest ago ends."""
