@@ -93,7 +93,10 @@ class ReportedStandbys:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A switch that was asked for: it waits until a standby has what is committed now."""
+    """A switch that was asked for: it waits until a standby is ready and has what is committed now.
+
+    Who was ready a moment ago may have begun anew since, so one that is not ready is waited for.
+    """
 
     request: TakeOver
     committed: int
@@ -165,8 +168,11 @@ class Standbys(ReportedStandbys):
 
     def _takers(self, to: str, *, force: bool) -> list[StandbyReport]:
         """Return who may be handed over to: with force, also one that is not ready."""
-        others = (row for row in self.alive() if force and _is_meant(row, to))
+        others = self._meant(to) if force else []
         return self.ready(to) or sorted(others, key=lambda row: row.standby)
+
+    def _meant(self, to: str) -> list[StandbyReport]:
+        return [row for row in self.alive() if _is_meant(row, to)]
 
     def _ask(self, request: TakeOver) -> None:
         until = self._clock.monotonic() + CAUGHT_UP_S
@@ -183,7 +189,7 @@ class Standbys(ReportedStandbys):
             self._asked, self.successor = None, near[0].standby
             self._say(f"hands over to the standby {near[0].told}, which has epoch {near[0].epoch}")
             self._hand_over()
-        elif not takers or self._clock.monotonic() >= asked.until:
+        elif not self._meant(request.to) or self._clock.monotonic() >= asked.until:
             self._asked = None
             self._refuse(asked, behind=bool(takers))
 

@@ -164,6 +164,18 @@ def test_who_is_named_takes_over_and_nobody_else() -> None:
     assert [others.before(name, ready=True) for name in names] == [0, 1, 2]
 
 
+def test_a_standby_that_begins_anew_is_waited_for() -> None:
+    """It was ready when the switch was asked for, and is again before the time is over."""
+    running = Running()
+    running.standbys.hear([report()])
+    running.standbys.hear([report(epoch=3)])
+    running.standbys.switch("app")
+    running.standbys.hear([report(ready=False, epoch=-1)])
+    assert (running.handed_over, running.answers) == (0, [])
+    running.standbys.hear([report()])
+    assert running.handed_over == 1
+
+
 def ended(successor: str, *, is_over: bool = True) -> Lease:
     """An instance that has handed over says so, or another one that it lives."""
     return Lease(
