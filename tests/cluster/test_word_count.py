@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from random import Random
 
@@ -10,7 +11,12 @@ import pytest
 from tests.cluster.program import Program
 from tests.cluster.rig import Cluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.skipif("MUSTELA_CLUSTER_TEST" not in os.environ, reason="./dev cluster runs it"),
+]
 
 FILES = {
     "counting/__init__.py": "",
