@@ -66,8 +66,10 @@ class ReportedStandbys:
         Args:
             to: Only this standby, or those on this host; empty for all.
         """
-        found = (row for row in self.alive() if row.ready and _is_meant(row, to))
-        return sorted(found, key=lambda row: row.standby)
+        return sorted((row for row in self._meant(to) if row.ready), key=lambda row: row.standby)
+
+    def _meant(self, to: str) -> list[StandbyReport]:
+        return [row for row in self.alive() if _is_meant(row, to)]
 
     def hear_of_others(self, rows: Iterable[LeaseRow]) -> None:
         """Take rows of the lease topic; nobody is asked."""
@@ -170,9 +172,6 @@ class Standbys(ReportedStandbys):
         """Return who may be handed over to: with force, also one that is not ready."""
         others = self._meant(to) if force else []
         return self.ready(to) or sorted(others, key=lambda row: row.standby)
-
-    def _meant(self, to: str) -> list[StandbyReport]:
-        return [row for row in self.alive() if _is_meant(row, to)]
 
     def _ask(self, request: TakeOver) -> None:
         until = self._clock.monotonic() + CAUGHT_UP_S
