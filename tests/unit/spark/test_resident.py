@@ -224,7 +224,12 @@ def test_one_that_dies_at_rest_is_replaced_without_a_word(
     os.kill(spark.children[-1].pid, signal.SIGKILL)
     task = residents._task
     assert task is not None
-    for gone in looks(lambda: not task.is_well):
+
+    def is_gone() -> bool:
+        with residents._lock:  # its own thread may look at it, too
+            return not task.is_well
+
+    for gone in looks(is_gone):
         if gone:
             break
     assert run(residents, 4) == JOB
