@@ -1,4 +1,4 @@
-"""The settings of an application's life: restarts in place, and commits that stall."""
+"""The settings of an application's life: restarts in place, its stop, and commits that stall."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from mustela.config.section import Count, Duration, Section
 
-__all__ = ["RestartSettings", "StallSettings"]
+__all__ = ["RestartSettings", "ShutdownSettings", "StallSettings"]
 
 
 class RestartSettings(Section):
@@ -35,6 +35,18 @@ class RestartSettings(Section):
         default=timedelta(seconds=30),
         ge=timedelta(0),
         description="Longest time before a restart.",
+    )
+
+
+class ShutdownSettings(Section):
+    """How the application stops."""
+
+    grace: Duration = Field(
+        default=timedelta(seconds=30),
+        ge=timedelta(0),
+        description="Time that the running epoch may take to finish after SIGTERM or SIGINT. After "
+        "that its workers are killed, nothing is committed, and the exit code is 5. A second "
+        "signal ends the process at once.",
     )
 
 

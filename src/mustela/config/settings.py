@@ -16,6 +16,7 @@ from pydantic import (
     PlainSerializer,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     field_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -26,7 +27,7 @@ from mustela.config.directories import default_state_dir
 from mustela.config.handlers import handler_text, read_handler_setting
 from mustela.config.history import HistorySettings
 from mustela.config.layers import Layers, merge_layers
-from mustela.config.lifetime import RestartSettings, StallSettings
+from mustela.config.lifetime import RestartSettings, ShutdownSettings, StallSettings
 from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
@@ -124,18 +125,6 @@ class ProcessingSettings(Section):
         description="Time after which the worker is killed and the application ends with an error "
         "that reports the same; nothing of the epoch is committed. null for no limit. Only "
         "where all workers are on one host.",
-    )
-
-
-class ShutdownSettings(Section):
-    """How the application stops."""
-
-    grace: Duration = Field(
-        default=timedelta(seconds=30),
-        ge=timedelta(0),
-        description="Time that the running epoch may take to finish after SIGTERM or SIGINT. After "
-        "that its workers are killed, nothing is committed, and the exit code is 5. A second "
-        "signal ends the process at once.",
     )
 
 
@@ -239,6 +228,13 @@ class Settings(BaseSettings):
     commit_interval: Duration = Field(
         default=timedelta(milliseconds=100),
         description="Minimum time between the starts of two epochs; more when epochs take longer.",
+    )
+    latency_target: Duration | None = Field(
+        default=None,
+        description="Time within which a record's results should be visible; at least "
+        "`commit_interval`. Epochs then follow each other as rarely as that allows, and at "
+        "`commit_interval` when they take that long: the fewer epochs, the less CPU. null for "
+        "`commit_interval` alone.",
     )
     commit_timeout: Duration = Field(
         default=timedelta(seconds=60),
@@ -488,6 +484,16 @@ class Settings(BaseSettings):
     def _check_power_of_two(cls, value: int) -> int:
         if value & (value - 1):
             msg = "a power of two: 1, 2, 4, 8, 16, 32, …"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("latency_target")
+    @classmethod
+    def _check_latency(cls, value: timedelta | None, info: ValidationInfo) -> timedelta | None:
+        interval = info.data.get("commit_interval")
+        if value is not None and interval is not None and value < interval:
+            milliseconds = interval / timedelta(milliseconds=1)
+            msg = f"at least commit_interval, which is {milliseconds:g}ms, or null"
             raise ValueError(msg)
         return value
 

@@ -170,6 +170,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("application_id", "app\n", "letters, digits"),
     *(("commit_interval", bad, "200ms") for bad in ("soon", "1y", True, [1], "PT", "", "1e400")),
     ("commit_interval", -1, "cannot be negative"),
+    *(("latency_target", bad, "commit_interval, which is 100ms") for bad in ("99ms", 0)),
     ("commit_timeout", 0, "greater than 0"),
     ("lanes", 0, "greater than or equal to 1"),
     ("lanes", "many", "a whole number"),

@@ -382,7 +382,7 @@ class Life:
 
     def _loop(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
         standing, clock = self._standing, self._means.clock
-        timer = EpochTimer(self._means.settings.commit_interval.total_seconds())
+        timer = EpochTimer.of(self._means.settings)
         while not standing.stopping.is_set():
             self._tell_of_lease(keeper)
             self._means.logbook.look()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from mustela.config.settings import Settings
 from mustela.plan.plan import Plan
 from mustela.topology.async_calls import AsyncNode
 
@@ -36,10 +39,14 @@ def call_wait_ms(plan: Plan, interval: float, *, lanes: int, cores: int) -> int:
 
 
 class EpochTimer:
-    """The pause between epochs: the commit interval while records arrive, longer otherwise.
+    """The pause between epochs while records arrive, and between looks while none do.
+
+    Epochs begin at the commit interval, or as much later as leaves their results in time: a record
+    that just missed an epoch waits for the next one, and then for as long as that takes.
 
     Args:
         interval: Minimum seconds between the starts of two epochs.
+        target: Seconds within which results should be visible; 0 for the interval alone.
 
     Example:
         >>> timer = EpochTimer(0.1)
@@ -47,11 +54,23 @@ class EpochTimer:
         0.06
         >>> timer.pause(busy=True, seconds=0.04, lag=5_000)
         0.0
+        >>> round(EpochTimer(0.1, target=1.0).pause(busy=True, seconds=0.04, lag=0), 3)
+        0.92
     """
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float, *, target: float = 0.0) -> None:
         self._interval = interval
+        self._target = target
         self._idle = _LEAST_S
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the timer that the settings ask for."""
+        target = settings.latency_target
+        return cls(
+            settings.commit_interval.total_seconds(),
+            target=0.0 if target is None else target.total_seconds(),
+        )
 
     def pause(self, *, busy: bool, seconds: float, lag: int) -> float:
         """Return the seconds to wait.
@@ -68,4 +87,4 @@ class EpochTimer:
         self._idle = _LEAST_S
         if lag > 0:
             return 0.0
-        return max(0.0, self._interval - seconds)
+        return max(0.0, max(self._interval, self._target - seconds) - seconds)
