@@ -86,6 +86,7 @@ class SparkEngine:
     def __init__(self) -> None:
         self._context: Any = None
         self._own = False
+        self._cores: int | None = None
         self._properties: dict[str, str] = {}
         self._debug = False
         self._class_archive = False
@@ -153,9 +154,11 @@ class SparkEngine:
 
     @property
     def cores(self) -> int:
-        """How many tasks Spark runs at once."""
+        """How many tasks Spark runs at once; every epoch asks, and only a cluster's change."""
         with self._told_as_ours():
-            return int(self._context.defaultParallelism)
+            if self._cores is None or not self._shares_disk:
+                self._cores = int(self._context.defaultParallelism)
+            return self._cores
 
     @property
     def _shares_disk(self) -> bool:

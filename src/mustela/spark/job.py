@@ -98,6 +98,7 @@ class Jobs:
     def __init__(self, context: SparkContext) -> None:
         self._context: Any = context
         self._bases: dict[int, RDD[int]] = {}
+        self._active: Any = None
 
     def _base(self, tasks: int) -> RDD[int]:
         """Return an RDD of ``tasks`` empty partitions; its Java side is built only once."""
@@ -170,8 +171,15 @@ class Jobs:
         return JobAside(rdd._jrdd.collectAsync(), self._context._jvm)
 
     def active(self) -> int:
-        """Return how many jobs of the context run or wait, whoever asked for them."""
-        return int(self._context._jsc.sc().dagScheduler().activeJobs().size())
+        """Return how many jobs of the context run or wait, whoever asked for them.
+
+        While a task stays this is asked several times a second. So the scheduler's set of jobs,
+        which is one for the life of the context, is fetched once: each handle on the way to it
+        costs a question to the JVM, and another one to give it back.
+        """
+        if self._active is None:
+            self._active = self._context._jsc.sc().dagScheduler().activeJobs()
+        return int(self._active.size())
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""

@@ -48,6 +48,28 @@ def engine(*, debug: bool = False) -> SparkEngine:
     return made
 
 
+class Asked:
+    """A context that counts how often it is asked for its cores."""
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+        self.times = 0
+        self._jsc = object()
+
+    @property
+    def defaultParallelism(self) -> int:
+        self.times += 1
+        return self.times
+
+
+@pytest.mark.parametrize(("master", "times"), [("local[2]", 1), ("spark://a:7077", 3)])
+def test_the_jvm_is_asked_for_cores_again_only_where_they_change(master: str, times: int) -> None:
+    """Every epoch asks for them, and is to cost no question where a task stays."""
+    made, context = SparkEngine(), Asked(master)
+    made._context = context
+    assert [made.cores for _ in range(3)][-1] == context.times == times
+
+
 def failing(error: Exception) -> Iterator[bytes]:
     yield b"first"
     raise error
@@ -94,7 +116,9 @@ def test_a_jvm_that_is_gone_between_two_epochs_is_named_too() -> None:
     made = engine()
     with subprocess.Popen(["sleep", "60"]) as process:
         process.kill()
-        made._context = Gone(_jsc=object(), _gateway=SimpleNamespace(proc=process))
+        made._context = Gone(
+            _jsc=object(), master="spark://a:7077", _gateway=SimpleNamespace(proc=process)
+        )
         with pytest.raises(SparkDiedError):
             _ = made.cores
 
