@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -36,6 +37,7 @@ _WEB_PORT = 8080
 _MASTER = f"spark://{_NET}.10:{_MASTER_PORT}"
 _CORES = 2
 _MEMORY = "1400m"
+_STOPS_S = 60.0
 _FIRST = Path(__file__).with_name("first.py")
 _SPARK = Path(pyspark.__file__).parent
 
@@ -346,13 +348,22 @@ class Cluster(Hosts):
     def running(
         self, host: Host, command: Sequence[str], **how: Any
     ) -> Generator[subprocess.Popen[bytes]]:
-        """Run a program on a host for as long as the block lasts."""
+        """Run a program on a host for as long as the block lasts, then ask it to stop."""
         process = host.popen(command, **how)
         try:
             yield process
         finally:
-            process.terminate()
+            _signal(process, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(_STOPS_S)
+            _signal(process, signal.SIGKILL)
             process.kill()
             process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to the program that `Host.popen` started, not to who let it into the host."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with suppress(OSError):
+        for child in children.read_text(encoding="ascii").split():
+            os.kill(int(child), number)

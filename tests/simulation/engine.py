@@ -141,6 +141,9 @@ class _Process:
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Nothing is damaged but what another boot left."""
 
+    def settle_in(self, incarnation: int, marks: object) -> None:
+        """The driver has cleared up: workers are on its host."""
+
 
 class SimEngine:
     """Runs epochs in the simulated world; see `mustela.runtime.engine.Engine`."""

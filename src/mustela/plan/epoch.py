@@ -21,6 +21,7 @@ from mustela.plan.time import Due
 from mustela.plan.traces import Traced
 from mustela.plan.watermark import WatermarkOrder
 from mustela.state.interfaces import Committed, EnvironmentSpec, Token
+from mustela.state.leftovers import GLOBAL_PREFIX
 from mustela.topology.global_table import GlobalTableNode
 
 __all__ = [
@@ -222,7 +223,7 @@ def global_identity(table: GlobalTableNode, mark: GlobalMark) -> str:
     losses = (str(mark.losses),) if mark.losses else ()
     topic = (table.topic, mark.topic_id, str(len(mark.ends)), *losses)
     told = "\n".join((store.name, *rows, *topic))
-    return f"global-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return f"{GLOBAL_PREFIX}{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

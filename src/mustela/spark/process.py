@@ -25,7 +25,7 @@ from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.logs.output import LogOutput
-from mustela.plan.epoch import Program, epochs_topic
+from mustela.plan.epoch import GlobalMark, Program, epochs_topic, global_identity
 from mustela.processes import boot_id
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
@@ -35,6 +35,7 @@ from mustela.spark.shipment import Shipment
 from mustela.spark.worker_log import Place, worker_log
 from mustela.state.directories import environment_path, make_private
 from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.leftovers import Tenant, clear_leftovers
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 from mustela.state.lmdb_reader import LmdbReaders
@@ -78,6 +79,7 @@ class Process:
     watermark: int = -1
     epoch: int = -1
     _log: LogOutput | None = None
+    _settled: set[tuple[int, bool]] = field(default_factory=set[tuple[int, bool]])
     reading_since: dict[tuple[str, int, int], ReadingSince] = field(
         default_factory=dict[tuple[str, int, int], ReadingSince]
     )
@@ -188,6 +190,38 @@ class Process:
             root, options = Path(self.program.state_dir), _lmdb_options(self.program)
             self._registry = EnvironmentRegistry(root, options=options, boot=_boot(self.program))
         return self._registry.get(spec)
+
+    def settle_in(self, incarnation: int, marks: Mapping[str, GlobalMark] | None) -> None:
+        """Delete what others left on this host, before anything of it is opened.
+
+        Where workers share the driver's disk, the driver has done so.
+
+        Args:
+            incarnation: Of the start that gives the orders.
+            marks: The topics of global tables, if the order names them.
+        """
+        if (incarnation, marks is not None) in self._settled:
+            return
+        program = self.program
+        if not program.spool_dir and program.files is None:
+            clear_leftovers(
+                Path(program.state_dir),
+                Tenant(
+                    application_id=program.application_id,
+                    cluster_id=program.cluster_id,
+                    life=program.life,
+                    incarnation=incarnation,
+                ),
+                None if marks is None else self._claimed(marks),
+            )
+        self._settled.add((incarnation, marks is not None))
+
+    def _claimed(self, marks: Mapping[str, GlobalMark]) -> set[str]:
+        """Return the directories that the program uses."""
+        plan = self.program.plan
+        stores = {stage.identity for stage in plan.stages if stage.stores}
+        tables = [table for table in plan.global_tables if table.topic in marks]
+        return stores | {global_identity(table, marks[table.topic]) for table in tables}
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Verify environments that may be damaged, in a child process, and delete the bad ones.

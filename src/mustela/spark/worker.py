@@ -121,6 +121,11 @@ def source_task(
     return deliver(source_parcels(process, order, task), shuffled=shuffled)
 
 
+def _settle_in(process: Process, order: EpochOrder) -> None:
+    """Clear up on this host for who gives the orders; one that only tries them owns nothing yet."""
+    process.settle_in(order.token.incarnation, None if order.probe else order.global_marks)
+
+
 def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[Parcel]:
     """Yield what one source task sends."""
     process.watermark, process.epoch = order.event_time.before, order.token.epoch
@@ -129,6 +134,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     started = time.perf_counter()
     process.note.begin(0, task)
     try:
+        _settle_in(process, order)
         with closing(SourceTask(WorkerSite(process, order, task), order, report).run()) as run:
             for runner in run:
                 process.note.at(Activity.READ)
@@ -186,6 +192,7 @@ def lane_parcels(
     if not failed:
         process.note.begin(stage, lane)
         try:
+            _settle_in(process, order)
             process.note.at(Activity.DECODE)
             yield from _run_lane(process, order, outbox, mine, markers)
         except Exception as error:  # noqa: BLE001 - the report carries it to the driver
@@ -281,6 +288,7 @@ def places_task(
     plan = process.program.plan
     report = TaskReport(stage=-1, task=task)
     try:
+        process.settle_in(order.incarnation, None)
         if order.suspect:
             process.weed_out(places)
         todo = [

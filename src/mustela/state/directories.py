@@ -20,6 +20,7 @@ __all__ = [
     "make_private",
     "memory_directory",
     "release_directory",
+    "remove_orphans",
     "remove_unclaimed",
 ]
 
@@ -156,7 +157,7 @@ def choose_directory(
         msg = f"there is no state backend {backend!r}"
         raise UsageError(msg, fix="state.backend is 'disk' or 'memory'")
     mine = memory_directory(application_id, shared_memory=shared_memory)
-    _remove_orphans(shared_memory, keep=mine if backend == "memory" else None)
+    remove_orphans(shared_memory, keep=mine if backend == "memory" else None)
     if backend == "disk":
         return state_dir
     try:
@@ -196,7 +197,8 @@ def memory_directory(application_id: str, *, shared_memory: Path = _SHARED_MEMOR
     return shared_memory / f"{_TMPFS_PREFIX}{os.geteuid()}-{application_id}"
 
 
-def _remove_orphans(shared_memory: Path, *, keep: Path | None) -> None:
+def remove_orphans(shared_memory: Path = _SHARED_MEMORY, *, keep: Path | None = None) -> None:
+    """Delete this user's state on tmpfs whose owner is dead, except for one directory."""
     for entry in _entries(shared_memory):
         if not entry.name.startswith(f"{_TMPFS_PREFIX}{os.geteuid()}-") or entry == keep:
             continue

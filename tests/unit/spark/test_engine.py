@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -310,7 +311,8 @@ def test_a_task_begins_no_key_group_when_its_time_is_up(
         seen.append(group)
         report.wrote.append(group)
 
-    monkeypatch.setattr(worker, "current", lambda _shipment: SimpleNamespace(program=program()))
+    process = Process(0, replace(program(), spool_dir="/where the driver is"))
+    monkeypatch.setattr(worker, "current", lambda _shipment: process)
     order = RestoreOrder(incarnation=1, marks={1: (GroupMark(None, (0,), 0),) * 8})
     share = [[(1, 5), (1, 6), (1, 7)]]
     shipment: Any = SimpleNamespace(value=None)

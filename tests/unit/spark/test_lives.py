@@ -82,3 +82,19 @@ def test_state_of_a_life_without_a_name_is_taken_over_once(tmp_path: Path) -> No
     state = Committed(token=token, changelog_ends={"counts": 1})
     after = replace(program(tmp_path, "first life"), adopts_unnamed=True)
     assert rows(Process(0, after), state) == {b"old": b"1"}
+
+
+@pytest.mark.parametrize(("spool_dir", "left"), [("", False), ("/spool", True)])
+def test_a_host_away_from_the_driver_forgets_an_earlier_life_at_its_first_task(
+    tmp_path: Path, spool_dir: str, left: bool
+) -> None:
+    """Key groups that no lane opens there go too; the driver clears up its own host by itself."""
+    first = Process(0, program(tmp_path, "first life"))
+    first.settle_in(1, {})
+    environment = first.environment(STAGE, GROUP)
+    environment.write_pending(Token(1, 4, 0), Committed(), {"counts": [(b"old", b"1")]})
+    first.close()
+    second = Process(0, replace(program(tmp_path, "second life"), spool_dir=spool_dir))
+    second.settle_in(1, None)
+    assert environment.path.exists() is left
+    second.close()
