@@ -23,6 +23,7 @@ MARKER = b"@"
 MARKED_SHARE = 10
 """In counting workloads one record in ten carries a stamp, as a word or key of its own."""
 _FLUSH_TIMEOUT_S = 30.0
+_FULL_S = 0.01
 
 
 def stamp_of(begin_us: int, number: int, rate: int) -> int:
@@ -105,10 +106,21 @@ def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, cou
         wait = stamp / 1e6 - time.time()
         if wait > 0:
             time.sleep(wait)
-        producer.produce(topic, key=key, value=value)
-        producer.poll(0)
+        _produce(producer, topic, key, value)
     if producer.flush(_FLUSH_TIMEOUT_S):
         raise SystemExit("the broker did not take the whole load")
+
+
+def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
+    """Send a record; when the client's queue is full it is late, as its stamp will tell."""
+    while True:
+        try:
+            producer.produce(topic, key=key, value=value)
+        except BufferError:
+            producer.poll(_FULL_S)
+        else:
+            producer.poll(0)
+            return
 
 
 def main(words: Sequence[str] | None = None) -> None:
