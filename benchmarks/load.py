@@ -111,7 +111,7 @@ def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, cou
         raise SystemExit("the broker did not take the whole load")
 
 
-def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
+def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes) -> None:
     """Send a record; when the client's queue is full it is late, as its stamp will tell."""
     while True:
         try:

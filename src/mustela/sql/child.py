@@ -1,13 +1,14 @@
 """The process that runs a statement: DuckDB, without anything of the application's but rows.
 
-It begins with an empty environment and one socket, loads its libraries, and waits. When it is asked
-it limits what it may use, and only then looks at the statement. It asks the application for rows
-while the statement runs.
+It is forked from a process that began with an empty environment and one socket, has loaded the
+libraries, and never sees a statement or a row. It limits what it may use, and only then looks at
+its statement. It asks the application for rows while the statement runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -23,7 +24,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from mustela.sql import wire
 from mustela.sql.bounds import bounds_of
 
-__all__ = ["Link", "main", "serve"]
+__all__ = ["Engine", "Link", "main", "ready_engine", "serve"]
 
 _NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _FUNCTIONS: Final = frozenset(
@@ -51,7 +52,9 @@ class Refused(Exception):
         self.kind = kind
 
 
-class _Engine(NamedTuple):
+class Engine(NamedTuple):
+    """The libraries, and a connection."""
+
     arrow: Any
     duckdb: Any
     connection: Any
@@ -190,21 +193,53 @@ def _names(text: str, column: str) -> bool:
 
 
 def main() -> NoReturn:
-    """Run one statement, and end."""
+    """Load what statements need, and fork a process for each; end with the application."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's; what forks should have no threads
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing stays of those that have ended
+    ready = ready_engine
+    with contextlib.suppress(Exception):  # then each statement's process meets it, and tells it
+        engine = ready_engine()
+        ready = lambda: engine  # noqa: E731
+    gc.freeze()
     with contextlib.suppress(OSError, EOFError):  # the application has gone
-        serve(Link(socket.socket(fileno=0)), confine=_confine)
+        _fork_for_ever(socket.socket(fileno=0), ready)
     os._exit(0)
 
 
-def serve(link: Link, *, confine: Callable[[int, float], None]) -> None:
+def _fork_for_ever(door: socket.socket, ready: Callable[[], Engine]) -> NoReturn:
+    """Fork a process for each socket that comes, and answer with its number and a handle of it.
+
+    Raises:
+        EOFError: If the application has gone.
+    """
+    while True:
+        said, ends, _, _ = socket.recv_fds(door, 1, 1)
+        if not said:
+            raise EOFError
+        pid = os.fork()
+        if not pid:
+            os.dup2(ends[0], door.fileno())  # it has not got the way to others like it
+            os.close(ends[0])
+            serve(Link(door), ready=ready, confine=_confine)
+            os._exit(0)
+        os.close(ends[0])
+        handle = os.pidfd_open(pid)
+        socket.send_fds(door, [str(pid).encode()], [handle])
+        os.close(handle)
+
+
+def serve(
+    link: Link, *, ready: Callable[[], Engine], confine: Callable[[int, float], None]
+) -> None:
     """Run the one statement that the application asks for.
 
     Args:
         link: The socket to it.
+        ready: Returns the libraries, and a connection that no statement has had.
         confine: Called with memory and seconds before the statement is read.
     """
     try:
-        engine = _ready()
+        engine = ready()
         _, data = link.receive()
         _run(link, json.loads(data), engine, confine)
     except MemoryError:
@@ -217,7 +252,8 @@ def serve(link: Link, *, confine: Callable[[int, float], None]) -> None:
         link.send(wire.FAILED, f"{type(error).__name__}: {error}"[:500].encode())
 
 
-def _ready() -> _Engine:
+def ready_engine() -> Engine:
+    """Load the libraries, and what they load when they first need it."""
     arrow: Any = import_module("pyarrow")
     duckdb: Any = import_module("duckdb")
     import_module("pyarrow.dataset")
@@ -225,11 +261,11 @@ def _ready() -> _Engine:
     arrow.set_io_thread_count(1)
     connection = _connection(duckdb)
     _warm(connection, arrow)
-    return _Engine(arrow, duckdb, connection)
+    return Engine(arrow, duckdb, connection)
 
 
 def _run(
-    link: Link, asked: dict[str, Any], engine: _Engine, confine: Callable[[int, float], None]
+    link: Link, asked: dict[str, Any], engine: Engine, confine: Callable[[int, float], None]
 ) -> None:
     arrow, duckdb, connection = engine
     connection.execute(f"SET memory_limit = '{int(asked['memory'])}B'")
@@ -260,10 +296,9 @@ def _run(
 
 
 def _connection(duckdb: Any) -> Any:
-    connection = duckdb.connect(":memory:")
+    connection = duckdb.connect(":memory:", config={"threads": 1, "async_threads": 0})
     for setting in (
         "TimeZone = 'UTC'",
-        "threads = 1",
         "temp_directory = ''",
         "errors_as_json = true",
         "python_enable_replacements = false",

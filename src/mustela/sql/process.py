@@ -19,9 +19,9 @@ from mustela.sql.errors import (
     SqlStatementError,
     SqlTimeoutError,
 )
+from mustela.sql.fork_server import ForkServer
 from mustela.sql.libraries import arrow
 from mustela.sql.result import SqlResult
-from mustela.sql.spare import Spare
 from mustela.sql.tables import StoreTable
 
 __all__ = ["SqlLimits", "SqlProcess"]
@@ -52,8 +52,8 @@ class SqlLimits:
     memory: int = 512 << 20
 
 
-SPARE: Final = Spare(kept_s=60.0)
-"""The process of the next statement."""
+SERVER: Final = ForkServer(kept_s=60.0)
+"""What forks the processes of statements."""
 
 
 class SqlProcess:
@@ -82,7 +82,10 @@ class SqlProcess:
         self._scans: dict[int, Iterator[Any]] = {}
         self._begun = 0
         self._failed: MustelaError | None = None
-        self._child = SPARE.take()
+        try:
+            self._child = SERVER.take()
+        except OSError as error:
+            raise self._ended(str(error)) from error
         self._end = self._child.end
 
     def __enter__(self) -> SqlProcess:
@@ -90,7 +93,6 @@ class SqlProcess:
 
     def __exit__(self, *_error: object) -> None:
         self._child.stop()
-        SPARE.renew()
         for scan in self._scans.values():
             cast("Any", scan).close()
 

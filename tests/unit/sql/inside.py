@@ -7,34 +7,39 @@ import socket
 import threading
 from typing import Any
 
-from mustela.sql import child, process, spare
+from mustela.sql import child, process
 
 
 class Thread:
     """Stands for the process."""
 
-    def __init__(self, theirs: socket.socket) -> None:
-        self._end = theirs.dup()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+    def __init__(self) -> None:
+        self.end, theirs = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve, args=(theirs,), daemon=True)
         self._thread.start()
 
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError, EOFError):
-            child.serve(child.Link(self._end), confine=lambda _memory, _seconds: None)
+    def _serve(self, theirs: socket.socket) -> None:
+        with theirs, contextlib.suppress(OSError, EOFError):
+            child.serve(
+                child.Link(theirs),
+                ready=child.ready_engine,
+                confine=lambda _memory, _seconds: None,
+            )
 
-    def poll(self) -> None:
-        """Return None: it lives until it has answered."""
-
-    def kill(self) -> None:
-        """Nothing: the other end of the socket is closed next."""
-
-    def wait(self) -> None:
-        """Wait for its end."""
+    def stop(self) -> None:
+        """End it."""
+        self.end.close()
         self._thread.join(120)
-        self._end.close()
+
+
+class Threads:
+    """Stands for what forks processes."""
+
+    def take(self) -> Thread:
+        """Return one that nobody else has."""
+        return Thread()
 
 
 def statements_run_here(patch: Any) -> None:
     """Let statements run in this process, which is fast, and shows nothing of confinement."""
-    patch.setattr(spare, "_started", Thread)
-    patch.setattr(process, "SPARE", spare.Spare(kept_s=0))
+    patch.setattr(process, "SERVER", Threads())

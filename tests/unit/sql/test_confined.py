@@ -51,26 +51,22 @@ def test_a_result_and_its_memory_have_bounds(driver):
 
 def test_the_process_has_no_environment_no_files_and_limits(driver, monkeypatch, tmp_path):
     """While it runs a statement: one socket, nothing to open, nothing of this process."""
-    from mustela.sql import process, spare
+    from mustela.sql import process
 
     monkeypatch.setenv("MUSTELA_SECRET", "not to be seen")
     seen = {}
     batches = process.StoreTable.batches
 
     def looked(self, *given):
-        pid = children[-1].pid
-        root = f"/proc/{pid}"
+        root = f"/proc/{taken[-1].pid}"
         seen["environment"] = Path(f"{root}/environ").read_bytes()
         seen["files"] = {os.readlink(f"{root}/fd/{n}") for n in os.listdir(f"{root}/fd")}
         seen["limits"] = Path(f"{root}/limits").read_text()
         return batches(self, *given)
 
-    children = []
-    started = spare._started
-    monkeypatch.setattr(process, "SPARE", spare.Spare(kept_s=0))
-    monkeypatch.setattr(
-        spare, "_started", lambda end: children.append(started(end)) or children[-1]
-    )
+    taken = []
+    take = process.SERVER.take
+    monkeypatch.setattr(process.SERVER, "take", lambda: taken.append(take()) or taken[-1])
     monkeypatch.setattr(process.StoreTable, "batches", looked)
     with open(tmp_path / "secret", "w") as held:
         os.set_inheritable(held.fileno(), True)
@@ -82,4 +78,4 @@ def test_the_process_has_no_environment_no_files_and_limits(driver, monkeypatch,
     assert limits["Max file size"] == ["0", "0"]
     assert limits["Max cpu time"] == ["32", "32"]
     assert int(limits["Max address space"][0]) < 4 << 30
-    assert children[-1].poll() is not None
+    assert not Path(f"/proc/{taken[-1].pid}").exists()

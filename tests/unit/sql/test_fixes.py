@@ -68,7 +68,7 @@ def test_a_statement_that_finds_no_place_is_answered_later(driver):
 def test_a_process_that_has_ended_is_said_and_a_smaller_statement_helps(driver, monkeypatch):
     """A process that the system kills in the middle of a statement is no answer."""
     with monkeypatch.context() as patch:
-        patch.setattr(child, "serve", lambda link, confine: link._end.shutdown(2))
+        patch.setattr(child, "serve", lambda link, **_more: link._end.shutdown(2))
         with pytest.raises(SqlEndedError):
             driver.sql("select count(*) from prices")
     assert driver.sql("select count(*) from prices").rows == [(2,)]
