@@ -45,7 +45,7 @@ class InlineEngine:
         assert process is not None
         tasks = [source_parcels(process, order, task) for task in range(len(order.ranges))]
         for stage in range(1, len(process.program.plan.stages)):
-            boxes: list[list[bytes]] = [[] for _ in range(process.program.lanes)]
+            boxes: list[list[bytes]] = [[] for _ in range(process.program.lanes_in(order))]
             for lane, frame in chain.from_iterable(tasks):
                 boxes[lane].append(frame)
             tasks = [lane_parcels(process, order, stage, n, box) for n, box in enumerate(boxes)]

@@ -203,11 +203,11 @@ class SimEngine:
         with self._workers("run"):
             parcels = reading.parcels if isinstance(reading, _SimReading) else self._sources(order)
             for stage in process.program.plan.stages[1:]:
-                frames: list[list[bytes]] = [[] for _ in range(process.program.lanes)]
+                frames: list[list[bytes]] = [[] for _ in range(process.program.lanes_in(order))]
                 for lane, frame in parcels:
                     frames[lane].append(frame)
                 parcels = []
-                for lane in self._shuffled(range(process.program.lanes)):
+                for lane in self._shuffled(range(process.program.lanes_in(order))):
                     parcels.extend(lane_parcels(process, order, stage.index, lane, frames[lane]))
         return self._output([frame for _, frame in parcels], order)
 

@@ -88,7 +88,7 @@ class Program:
         application_id: The application.
         cluster_id: The Kafka cluster.
         plan: The physical plan.
-        lanes: Number of lanes, L.
+        lanes: Number of lanes, L, at the start of the run; an order may say another.
         key_groups: Number of key groups, G.
         guarantee: Who sends the sink rows: the driver's transaction, or the tasks.
         kernel: Options of the kernel, by name.
@@ -140,6 +140,10 @@ class Program:
     adopts_unnamed: bool = False
     logs: LogOptions | None = None
     files: Files | None = None
+
+    def lanes_in(self, order: EpochOrder) -> int:
+        """Return the number of lanes in an epoch; only which lane has a key group depends on it."""
+        return order.lanes or self.lanes
 
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
@@ -245,6 +249,7 @@ class EpochOrder:
         triggered: Scheduled sources that tick now, whatever their schedules say; for tests.
         probe: Whether it only tests if the epoch can run; it is never committed, and its rows are
             not sent.
+        lanes: Number of lanes; 0 for as many as the program says.
     """
 
     token: Token
@@ -259,6 +264,7 @@ class EpochOrder:
     left_out: tuple[LeftOut, ...] = ()
     triggered: Collection[str] = ()
     probe: bool = False
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -339,7 +339,7 @@ class SparkEngine:
             if report.failure is not None:
                 raise error_of(report.failure)
         stages = self._program.plan.stages if self._program else ()
-        lanes = self._program.lanes if self._program else 0
+        lanes = self._program.lanes_in(order) if self._program else 0
         wanted = len(order.ranges) + lanes * (len(stages) - 1)
         if len(reports) != wanted:
             msg = f"{len(reports)} of {wanted} tasks of an epoch reported"

@@ -130,7 +130,7 @@ class Jobs:
         self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
     ) -> FrameExchange:
         """Run the first stage of an epoch alone, for a plan that has more than one."""
-        read = self._shuffle(self._sources(shipment, order), program.lanes)
+        read = self._shuffle(self._sources(shipment, order), program.lanes_in(order))
         try:
             self._context._jsc.sc().submitMapStage(read.dependency).get()
         except BaseException:
@@ -154,7 +154,7 @@ class Jobs:
         try:
             for done, stage in enumerate(program.plan.stages[1:]):
                 if done == len(exchanges):
-                    exchanges.append(self._shuffle(rdd, program.lanes))
+                    exchanges.append(self._shuffle(rdd, program.lanes_in(order)))
                 task = partial(lane_task, shipment, order, stage.index)
                 rdd = self._pipe(exchanges[done].received, task)
             yield from self._collect(rdd)

@@ -73,8 +73,8 @@ class Outbox:
         self._stage = stage
         self._task = task
         program = process.program
-        self._lanes = program.lanes
-        self._lane_of_group = lanes_by_group(program.lanes, program.key_groups)
+        self._lanes = program.lanes_in(order)
+        self._lane_of_group = lanes_by_group(self._lanes, program.key_groups)
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
             handler = RowHandler.of(

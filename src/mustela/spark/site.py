@@ -45,7 +45,7 @@ class WorkerSite:
     @property
     def lanes(self) -> int:
         """Number of lanes."""
-        return self._process.program.lanes
+        return self._process.program.lanes_in(self._order)
 
     @property
     def key_groups(self) -> int:

@@ -105,7 +105,7 @@ def _serve(process: Process, channel: Channel) -> None:
 
 
 def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:
-    lanes = process.program.lanes
+    lanes = process.program.lanes_in(order)
     stages = len(process.program.plan.stages)
     tasks = [source_parcels(process, order, task) for task in range(len(order.ranges))]
     for stage in range(1, stages):

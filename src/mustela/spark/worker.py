@@ -203,7 +203,7 @@ def lane_parcels(
     if stage < len(process.program.plan.stages) - 1:
         bad = failed or report.failure is not None
         body = dump_object((markers if lane == 0 else [], bad))
-        for target in range(process.program.lanes):
+        for target in range(process.program.lanes_in(order)):
             yield target, pack(Frame(MARKERS, stage + 1, stage, lane, 1 << 30, "", body))
     yield from outbox.finish()
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mustela.clock import ManualClock
 from mustela.connectors.kafka.errors import TransactionAborted
 from mustela.model import TopicPartition
@@ -93,3 +95,37 @@ def test_only_committed_epochs_are_told_and_learned_from(tmp_path: Path) -> None
     assert [(event.records, event.lag) for event in done] == [(7, 0)]
     assert loop.state.sources.next_offsets == {PLACE: 7}
     assert not loop.run_once()
+
+
+@pytest.mark.parametrize(("given", "lanes"), [({}, [2, 6]), ({"lanes": 3}, [3, 3])])
+def test_there_are_as_many_lanes_as_cores_and_their_number_is_chosen_between_epochs(
+    tmp_path: Path, given: dict[str, int], lanes: list[int]
+) -> None:
+    """Executors come and go; the number that an epoch ran with is in its record."""
+    admin = FakeAdmin(partitions={"lines": 1, "counts": 1}, ends={PLACE: 7})
+    clock, orders = ManualClock(1_000_000), list[EpochOrder]()
+
+    class Growing(Readers):
+        def run(self, order: EpochOrder, _begun: object = None) -> EpochOutput:
+            orders.append(order)
+            return super().run(order)
+
+    engine: Any = Growing()
+    engine.cores = 2
+    listener: Any = Told()
+    loop = Coordinator(
+        settings_for(tmp_path, **given),
+        word_count_plan(),
+        engine,
+        clock=clock,
+        listener=listener,
+        world=world_of(admin, clock=clock, sink=FakeSink(commit=[])),
+    )
+    loop.prepare()
+    assert loop.run_once()
+    assert loop.state.lanes == lanes[0]
+    engine.cores, admin.ends[PLACE] = 6, 14
+    clock.advance(10_000)
+    assert loop.run_once()
+    assert loop.state.lanes == lanes[1]
+    assert [order.lanes for order in orders] == lanes

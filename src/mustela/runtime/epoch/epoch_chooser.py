@@ -17,6 +17,7 @@ from mustela.runtime.cutting.prefetch import Prefetch, Turn, prefetch_work
 from mustela.runtime.engine import EpochOutput, Reading
 from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.run import Run
+from mustela.runtime.events import Said
 from mustela.runtime.hunt import Hunt
 from mustela.runtime.record.source_offsets import Cut, ranges_of
 from mustela.runtime.start.opening import all_groups
@@ -79,7 +80,20 @@ class EpochChooser:
             return None
         if not self._view.is_claimed():
             return None
+        self._count_lanes()
         return self._turn(run.state, run.barrier.token, cuts, look)
+
+    def _count_lanes(self) -> None:
+        """Have as many lanes as there are cores now, where the settings name no number.
+
+        Executors come and go; state belongs to key groups, so it stays where it is.
+        """
+        run = self._run
+        lanes = run.settings.lanes or run.engine.cores
+        if lanes != run.state.lanes:
+            text = f"there are {lanes} lanes from now on, as many as cores; were {run.state.lanes}"
+            run.listener.on_event(Said(text=text))
+            run.state.lanes = lanes
 
     def prefetch(self, change: EpochChange) -> None:
         """Start the epoch after the one being committed, if enough records are waiting.
@@ -182,5 +196,6 @@ class EpochChooser:
             header=header,
             global_marks=dict(run.opening.global_tables.marks),
             left_out=self._hunt.left_out,
+            lanes=state.lanes,
         )
         return Turn(cuts=cuts, look=look, order=order, started=run.clock.monotonic())
