@@ -78,6 +78,7 @@ class Meta(msgspec.Struct):
     life: str = ""
     changelog_ids: dict[str, str] = {}
     indexes: dict[str, str] = {}
+    folding: tuple[int, int, int] | None = None
 
     @classmethod
     def fresh(cls, spec: EnvironmentSpec, boot_id: str) -> Meta:
@@ -151,16 +152,20 @@ class Meta(msgspec.Struct):
             positions=dict(self.positions),
             partial=self.partial,
             time_ms=self.time_ms,
+            folding=None if self.folding is None else Token(*self.folding),
         )
 
     def take(self, standing: Standing) -> None:
         """Set the standing of the base."""
-        token = standing.token
-        self.token = None if token is None else (token.incarnation, token.epoch, token.attempt)
+        self.token, self.folding = _plain(standing.token), _plain(standing.folding)
         self.incarnation = standing.incarnation
         self.positions = standing.positions
         self.partial = standing.partial
         self.time_ms = standing.time_ms
+
+
+def _plain(token: Token | None) -> tuple[int, int, int] | None:
+    return None if token is None else (token.incarnation, token.epoch, token.attempt)
 
 
 class Packed(msgspec.Struct):

@@ -484,7 +484,8 @@ class Environment(Protocol):
         """Store an epoch's changes under its token, in one local transaction.
 
         The same transaction folds the pending of ``committed`` into the base, if it is not in there
-        yet, and deletes every other pending: those epochs were never committed.
+        yet, and deletes every other pending: those epochs were never committed. Parts of a large
+        one may be folded in transactions before it.
 
         Args:
             token: This run of this epoch.
@@ -496,7 +497,7 @@ class Environment(Protocol):
             FencedStateError: If a higher incarnation has written here.
             StateGoneError: If the committed state is no longer here.
             StateNotReadyError: If the state is ahead of it, or not trustworthy.
-            StateDiskFullError: If there is no room; nothing is changed then.
+            StateDiskFullError: If there is no room; the state is what it was then.
         """
         ...
 

@@ -39,6 +39,7 @@ REWRITTEN_MAX_BYTES = 256 << 20
 
 _SHARE = 0.7
 _REFILLED_SHARE = 0.85
+_STOPPED_SHARE = 0.65
 _SAMPLE = 256
 _PAGE_HEAD_BYTES = 16
 _ROW_HEAD_BYTES = 10  # with its place at the page's beginning
@@ -61,7 +62,7 @@ def is_worth_it(
     """Return whether much of a large enough file could be freed.
 
     Pages of live data are about two thirds full after random writes, and copying fills them, so at
-    the threshold about half of the file is freed.
+    the threshold of free pages about half of the file is freed.
 
     Args:
         handle: The open environment.
@@ -75,7 +76,9 @@ def is_worth_it(
     live = live_bytes(handle)
     if live <= _SHARE * size:
         return True
-    if not idle or live > REWRITTEN_MAX_BYTES:
+    if not idle:
+        return live <= REFILLED_MAX_BYTES and _filled_bytes(handle) <= _STOPPED_SHARE * size
+    if live > REWRITTEN_MAX_BYTES:
         return False
     if is_unsettled(handle, path):
         return True

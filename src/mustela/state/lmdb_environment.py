@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ from mustela.state.lmdb_files import (
     refuse,
     reported,
 )
+from mustela.state.lmdb_folding import Part, apply_part, parts_of
 from mustela.state.lmdb_lines import lines_anew, restored_lines
 from mustela.state.lmdb_packing import learn
 from mustela.state.lmdb_pendings import DecodedPending
@@ -260,10 +262,7 @@ class LmdbEnvironment:
         """Store an epoch's changes under its token; see `Environment.write_pending`."""
         for store in changes:
             self._store(store)
-        with self._writing() as writer:
-            check_fence(writer.standing, token.incarnation, str(self.path))
-            check_token(token, committed)
-            self._fold_into(writer, committed)
+        with self._folded(committed, token) as writer:
             writer.standing.incarnation = token.incarnation
             txn, handle = writer.txn, writer.handle
             base = partial(self._base, txn, handle)
@@ -275,11 +274,27 @@ class LmdbEnvironment:
 
     def fold(self, committed: Committed) -> None:
         """Fold the committed pending into the base, and drop the other pendings."""
-        with self._writing() as writer:
-            self._fold_into(writer, committed)
+        with self._folded(committed):
+            pass
         self._decoded.clear()
 
-    def _fold_into(self, writer: _Writer, committed: Committed) -> None:
+    @contextmanager
+    def _folded(self, committed: Committed, token: Token | None = None) -> Generator[_Writer]:
+        """Fold the committed pending, and run a block in the last transaction that this takes."""
+        parts: list[list[Part]] = []
+        with self._alone():
+            while True:
+                with self._writing() as writer:
+                    if token is not None:
+                        check_fence(writer.standing, token.incarnation, str(self.path))
+                        check_token(token, committed)
+                    self._fold_into(writer, committed, parts)
+                    if not parts:
+                        yield writer
+                        return
+
+    def _fold_into(self, writer: _Writer, committed: Committed, parts: list[list[Part]]) -> None:
+        """Apply the next part of the committed pending; ``parts`` is what is left of it."""
         txn, handle, token = writer.txn, writer.handle, committed.token
         has_pending = (
             token is not None and txn.get(token_key(token), None, handle.pending) is not None
@@ -290,13 +305,24 @@ class LmdbEnvironment:
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
-            for store, rows in self._pending(txn, handle, token).items():
-                if store not in handle.stores:  # lines of indexes that were dropped since
-                    continue
-                apply_rows(txn, handle, store, list(rows), list(rows.values()), self.path)
-                learn(txn, handle, store, self.path)
+            if not parts:
+                layer = self._pending(txn, handle, token)
+                parts += parts_of(txn, handle, layer, self._fold_pages())
+            apply_part(txn, handle, parts.pop(0), self.path)
+            if parts:
+                writer.standing.folding = token
+                return
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
+
+    def _fold_pages(self) -> int:
+        """Return how many pages a transaction of a fold may change.
+
+        Rows and their lines in an index stay together: a restore that goes on from the base takes
+        the lines for those of its rows.
+        """
+        is_indexed = any(store.indexes for store in self._spec.stores)
+        return sys.maxsize if is_indexed else self._options.fold_pages
 
     def restore(  # noqa: PLR0913 - rows, where they belong, and who writes them
         self,
@@ -343,9 +369,7 @@ class LmdbEnvironment:
     @contextmanager
     def _writing(self) -> Generator[_Writer]:
         """Run a block in a write transaction that ends with the meta."""
-        if self._usable() is None or not self.path.exists():
-            make_private(self._root, self.path.parent)
-        with self._lock.held(), self._dropping():
+        with self._alone(), self._dropping():
             handle = self._opened()
             with reported(self.path):
                 check_readers(handle.env, self.path, self._options.reader_writes_max)
@@ -359,6 +383,14 @@ class LmdbEnvironment:
                     meta.take(writer.standing)
                     txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
                 self._written = handle.env.info()["last_txnid"]
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Hold the write lock."""
+        if self._usable() is None or not self.path.exists():
+            make_private(self._root, self.path.parent)
+        with self._lock.held():
+            yield
 
     @contextmanager
     def _dropping(self) -> Generator[None]:

@@ -65,7 +65,8 @@ class LmdbOptions:
         readers_max: How many snapshots may be open in all processes together.
         reader_writes_max: How many writes a snapshot may outlive: the pages that it sees cannot be
             reused, so the file grows with each write. A snapshot exists for an epoch or a query,
-            and an epoch writes once or twice.
+            for five minutes at most, and an epoch writes once, or some twenty times if it is large.
+        fold_pages: About how many pages one transaction of a fold may change.
         saved_in: For state on tmpfs, the directory on disk that a clean close copies it to and
             that it is read back from.
     """
@@ -74,7 +75,8 @@ class LmdbOptions:
     reserve_bytes: int = 8 << 20
     lock_timeout_ms: int = 30_000
     readers_max: int = 254
-    reader_writes_max: int = 10_000
+    reader_writes_max: int = 100_000
+    fold_pages: int = 128
     saved_in: Path | None = None
 
 

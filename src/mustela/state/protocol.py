@@ -25,6 +25,7 @@ class Standing:
         positions: Per logged store, the changelog offset up to which the base is complete.
         partial: Whether a restore has begun and not been finished.
         time_ms: The driver's clock at ``token``.
+        folding: The epoch whose rows are in the base in part; its pending has them all.
     """
 
     token: Token | None = None
@@ -32,12 +33,14 @@ class Standing:
     positions: dict[str, int] = field(default_factory=dict[str, int])
     partial: bool = False
     time_ms: int = 0
+    folding: Token | None = None
 
     def move_to(self, committed: Committed) -> None:
         """Record that the base is now the committed state."""
         self.token = committed.token
         self.positions.update(committed.changelog_ends)
         self.partial = False
+        self.folding = None
         self.time_ms = max(self.time_ms, committed.time_ms)
 
     def begin_restore(self, time_ms: int) -> None:
@@ -45,6 +48,7 @@ class Standing:
         if not self.partial and self.token is None:
             self.time_ms = time_ms
         self.partial = True
+        self.folding = None
 
     def finish_restore(self, committed: Committed, spec: EnvironmentSpec, where: str) -> None:
         """Record that the base is now the committed state, if its positions agree.
@@ -88,9 +92,9 @@ def compare(
     if not standing.partial:
         if base == target and reached:
             return Condition.CURRENT
-        if has_pending:
+        if has_pending and standing.folding in (None, target):
             return Condition.FOLDABLE
-    if base is None and not any(standing.positions.values()):
+    if base is None and standing.folding is None and not any(standing.positions.values()):
         return Condition.EMPTY
     if _is_stale(standing, committed, spec):
         return Condition.STALE
@@ -98,9 +102,10 @@ def compare(
 
 
 def _is_ahead(standing: Standing, committed: Committed, ends: Mapping[str, int]) -> bool:
-    base, target = standing.token, committed.token
-    if base is not None and base != target and (target is None or base[:2] >= target[:2]):
-        return True
+    target = committed.token
+    for base in (standing.token, standing.folding):
+        if base is not None and base != target and (target is None or base[:2] >= target[:2]):
+            return True
     return any(offset > ends.get(name, offset) for name, offset in standing.positions.items())
 
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
@@ -18,9 +20,11 @@ from hypothesis.stateful import (
     rule,
 )
 
+from mustela.state import lmdb_environment
 from mustela.state.faults import FencedStateError
 from mustela.state.interfaces import Committed, Condition, Environment, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
+from mustela.state.lmdb_folding import apply_part
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from tests.unit.state.environments import STORES, make_spec, open_lmdb
@@ -183,21 +187,25 @@ class MemoryMachine(EnvironmentMachine):
 
 class LmdbMachine(EnvironmentMachine):
     environment: LmdbEnvironment
+    options: ClassVar[dict[str, Any]] = {}
+
+    def opened(self, boot: str = "boot-1") -> LmdbEnvironment:
+        return open_lmdb(self.root, boot=boot, **self.options)
 
     @initialize()
     def open(self):
         self.root = Path(tempfile.mkdtemp(prefix="mustela-test-"))
-        self.environment = open_lmdb(self.root)
+        self.environment = self.opened()
 
     @rule(clean=st.booleans())
     def process_ends(self, clean):
         self.environment.close(clean=clean)
-        self.environment = open_lmdb(self.root, boot=self.environment._boot)
+        self.environment = self.opened(self.environment._boot)
 
     @rule()
     def machine_restarts_after_a_clean_close(self):
         self.environment.close(clean=True)
-        self.environment = open_lmdb(self.root, boot=f"boot-{self.environment._boot}")
+        self.environment = self.opened(f"boot-{self.environment._boot}")
 
     @rule(rows=writes, commits=st.booleans())
     def epoch_runs_in_another_process(self, rows, commits):
@@ -228,6 +236,34 @@ class LmdbMachine(EnvironmentMachine):
             shutil.rmtree(self.root)
 
 
+class CutFoldMachine(LmdbMachine):
+    """Folds take a transaction for each row, and processes die between them."""
+
+    options: ClassVar[dict[str, Any]] = {"fold_pages": 1}
+
+    @rule(survived=st.integers(min_value=0, max_value=12), clean=st.booleans())
+    def process_dies_in_a_fold(self, survived, clean):
+        parts: list[object] = []
+
+        def dying(txn, handle, part, path):
+            if len(parts) == survived:
+                raise KeyboardInterrupt
+            parts.append(part)
+            apply_part(txn, handle, part, path)
+
+        before = self.state
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lmdb_environment, "apply_part", dying)
+            with suppress(KeyboardInterrupt):
+                self.environment.fold(before)
+        self.environment.close(clean=clean)
+        self.environment = self.opened(self.environment._boot)
+        for name in STORES:
+            view = self.environment.snapshot(before)
+            assert list(view.range(name, None, None)) == sorted(self.model[name].items())
+            view.close()
+
+
 MACHINE_SETTINGS = settings(
     max_examples=min(40, (settings.default or settings()).max_examples // 2),
     stateful_step_count=20,
@@ -238,3 +274,5 @@ TestMemory = MemoryMachine.TestCase
 TestMemory.settings = MACHINE_SETTINGS
 TestLmdb = LmdbMachine.TestCase
 TestLmdb.settings = MACHINE_SETTINGS
+TestCutFold = CutFoldMachine.TestCase
+TestCutFold.settings = MACHINE_SETTINGS

@@ -290,3 +290,29 @@ def test_a_store_that_has_no_changelog_any_more_keeps_its_rows():
     assert compare(standing, now, has_pending=False, spec=unlogged) is Condition.CURRENT
     later = Committed(token=Token(2, 2, 0))
     assert compare(standing, later, has_pending=True, spec=unlogged) is Condition.FOLDABLE
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_pending", "told"),
+    [
+        (Token(1, 3, 2), True, Condition.FOLDABLE),
+        (Token(1, 3, 2), False, Condition.BEHIND),
+        (Token(1, 3, 1), True, Condition.AHEAD),
+        (Token(1, 2, 0), True, Condition.AHEAD),
+        (None, False, Condition.AHEAD),
+        (Token(1, 4, 0), True, Condition.BEHIND),
+        (Token(1, 4, 0), False, Condition.BEHIND),
+    ],
+)
+@pytest.mark.parametrize("base", [None, Token(1, 2, 0)])
+def test_a_base_in_the_middle_of_a_fold_serves_that_epoch_alone(base, asked, has_pending, told):
+    """It has rows of an epoch that it does not say it is, and those that it lacks are in that
+    epoch's pending; it is not empty either, as the changelog may lack deletions of its rows."""
+    standing = Standing(token=base, folding=Token(1, 3, 2))
+    state = committed(asked, counts=3)
+    assert compare(standing, state, has_pending=has_pending, spec=make_spec()) is told
+    standing.begin_restore(0)
+    assert not compare(standing, state, has_pending=has_pending, spec=make_spec()).ready
+    standing.positions = {"counts": 3, "totals": 0}
+    standing.finish_restore(state, make_spec(), "here")
+    assert compare(standing, state, has_pending=False, spec=make_spec()) is Condition.CURRENT
