@@ -17,6 +17,8 @@ import pytest
 import mustela
 from mustela.cli.console import ExitCode
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEVELOPMENT = ROOT / "packages" / "mustela-dev"
 OURS = ("mustela", "_mustela", "__editable__")

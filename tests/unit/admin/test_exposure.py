@@ -117,6 +117,7 @@ def test_an_installed_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(installed.load_admin(), AdminServer)
 
 
+@pytest.mark.slow
 def test_without_the_setting_nothing_is_loaded(tmp_path: Path) -> None:
     """Neither the server nor what it is made of."""
     import subprocess

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from mustela.admin.endpoints import endpoints, json_answer
@@ -75,6 +76,7 @@ def served() -> FakeApp:
 CLIENT = served().client()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     method=methods,

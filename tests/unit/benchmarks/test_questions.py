@@ -53,6 +53,7 @@ def driver() -> Iterator[TopologyTestDriver]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["process", "sql", "duckdb"])
 def test_each_question_has_the_right_answer_in_each_way(
     driver: TopologyTestDriver, way: str

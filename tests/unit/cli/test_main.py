@@ -72,6 +72,7 @@ def test_exit_codes_differ() -> None:
     assert len({int(code) for code in ExitCode}) == len(ExitCode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], []])
 def test_help_is_quick(arguments: list[str]) -> None:
     """Help imports neither Spark nor the Kafka client, nor anything else that is dear."""
@@ -223,6 +224,7 @@ def test_a_table_without_rows_is_its_head() -> None:
     assert table_text(["a", "b"], []) == "a  b"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     """``mustela config reference | head -1`` ends in peace."""
     command = f"{sys.executable} -m mustela.cli.main config reference | head -n 1"
@@ -233,6 +235,7 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     assert done.stdout == "# Settings\n"
 
 
+@pytest.mark.slow
 def test_output_survives_any_locale(here: Path) -> None:
     """What the terminal cannot show is printed as an escape."""
     (here / "umlaut.py").write_text(APP.replace("counts", "zählung"), encoding="utf-8")

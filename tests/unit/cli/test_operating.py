@@ -114,6 +114,7 @@ stall: {action: exit}
         assert list(validator.iter_errors(yaml.safe_load(wrong))), wrong
 
 
+@pytest.mark.slow
 def test_commands_and_options_complete_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
     """With what is printed and nothing else."""
     bash = shutil.which("bash")
@@ -136,6 +137,7 @@ def test_commands_and_options_complete_in_bash(capsys: pytest.CaptureFixture[str
     assert "--offline" in complete("mustela", "topics", "plan", "--o")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_a_script_too(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """That names each command."""

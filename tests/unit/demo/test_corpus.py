@@ -8,6 +8,8 @@ import pytest
 
 from mustela_dev.demo.corpus import InputMissingError, partition_of, read_corpus
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ from mustela_dev.demo.corpus import InputMissingError, read_corpus, standard_lib
 from mustela_dev.demo.kept import NotKeptError, stop_kept, write_kept
 from tests.unit.cli.test_fixes import refused
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_demonstration_of_enough_lines_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """DEMO_TOO_FEW_LINES names how many are enough."""

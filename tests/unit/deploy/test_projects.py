@@ -32,6 +32,7 @@ def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_nothing_of_the_template_is_left(made: Path) -> None:
     """Each file has the project's name in the place of marks, and Python compiles."""
     for path in made.rglob("*"):

@@ -423,6 +423,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(STEPS, st.booleans(), st.sampled_from([1, 8]), st.booleans(), st.sampled_from([3, 99]))
 def test_each_record_has_one_result_in_the_order_of_its_key(

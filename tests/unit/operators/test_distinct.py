@@ -174,6 +174,7 @@ def test_it_means_what_kip_655_says(script: str, goes: str) -> None:
     assert kip(script) == goes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_time", ["watermark", "stream-time"])
 def test_what_is_remembered_is_bounded(event_time: str) -> None:
     """By the span and the grace: rows go, and what is known of their keys."""

@@ -168,6 +168,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(STEPS, st.sampled_from([1, 8]), st.booleans())
 def test_each_record_has_one_result(

@@ -114,6 +114,7 @@ def test_one_record_an_epoch_is_kafka_streams_to_the_letter(
     assert run(topology(kind, spans), one_by_one(records), emit=emit) == expected
 
 
+@pytest.mark.slow
 @every_kind
 @given(records=RECORDS, spans=SPANS)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -384,6 +385,7 @@ def test_null_keys_and_values_are_counted() -> None:
         assert driver.create_output_topic("out").queue_size == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_time", ["stream-time", "watermark"])
 def test_what_is_over_is_dropped_from_the_stores(event_time: str) -> None:
     """However long the streams go on, the stores hold a few windows."""
@@ -431,6 +433,7 @@ def test_long_lists_and_large_batches_are_handled_in_parts(
     assert got == expected
 
 
+@pytest.mark.slow
 @every_kind
 @given(records=RECORDS, spans=SPANS, times=st.lists(st.integers(0, 70), max_size=12))
 @example(  # the earlier of two records of one place is merged, the later one is not

@@ -10,6 +10,8 @@ import pytest
 
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, signal, sys, threading
 from mustela import App

@@ -271,6 +271,7 @@ def test_a_value_that_contains_itself_is_refused():
         SERDE.serialize(cycle)
 
 
+@pytest.mark.slow
 def test_whatever_can_be_written_can_be_read():
     """Deep values are refused when they are written, not when the store is read."""
     for wrap in (lambda v: [v], lambda v: (v,), lambda v: {"k": v}, lambda v: {(1,): v}):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from py4j import protocol  # pyright: ignore[reportMissingTypeStubs]
+
+pytestmark = pytest.mark.slow
 
 _ASK = """
 import sys

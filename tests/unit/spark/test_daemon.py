@@ -12,6 +12,8 @@ import pytest
 
 from mustela.spark.daemon import but_for_broken_pipes, without_archives
 
+pytestmark = pytest.mark.slow
+
 LIB = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVES = [str(path) for path in sorted(LIB.glob("*.zip"))]
 

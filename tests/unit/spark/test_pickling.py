@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.patience import PATIENCE_S
 
 WRITER = """
@@ -90,6 +92,7 @@ def run(program: str, *files: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_dataclasses_and_structs_of_a_main_program_travel_whole(tmp_path: Path) -> None:
     """Fields, defaults, tags, names on the wire, methods, checks, types that name each other."""
     files = tmp_path / "all", tmp_path / "value"

@@ -19,6 +19,8 @@ from mustela.planner.planner import plan
 from mustela.spark.shipment import UnpicklableFunctionError, import_path, ship
 from tests.unit.plan.test_epoch import program
 
+pytestmark = pytest.mark.slow
+
 
 def program_with(build: Callable[[StreamsBuilder], None]) -> Program:
     builder = StreamsBuilder()

@@ -23,6 +23,8 @@ from mustela.state.interfaces import Token
 from tests.patience import PATIENCE_S
 from tests.unit.plan.test_epoch import program
 
+pytestmark = pytest.mark.slow
+
 WORKER = """
 import sys, threading
 from pathlib import Path

@@ -30,6 +30,8 @@ from mustela.state.verify import verify_environments
 from tests.patience import PATIENCE_S
 from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
 
+pytestmark = pytest.mark.slow
+
 PAGE = 4096
 DATA = "data.mdb"
 

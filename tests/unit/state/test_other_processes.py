@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
+
 from mustela.state.interfaces import Committed, EnvironmentSpec, StoreSpec, Token
 from mustela.state.registry import EnvironmentRegistry
+
+pytestmark = pytest.mark.slow
 
 GROUPS = 4
 KEYS = [f"k{number:03d}".encode() for number in range(200)]

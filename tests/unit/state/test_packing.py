@@ -163,6 +163,7 @@ def test_where_it_does_not_pay_nothing_is_compressed(root, value):
     assert verify_environments([environment.path]) == []
 
 
+@pytest.mark.slow
 def test_readers_that_were_there_before_see_compressed_rows(root):
     """They opened the files when all rows were plain; and one whose program says nothing of it."""
     state = in_a_child(root, Committed(), ORDERS[:5])

@@ -14,6 +14,8 @@ from mustela.state.interfaces import Committed, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from tests.unit.state.environments import committed, open_lmdb
 
+pytestmark = pytest.mark.slow
+
 WRITES_MAX = 5
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from mustela import App, StreamsBuilder, TopologyTestDriver
@@ -52,6 +53,7 @@ def shop() -> Shop:
     return Shop(driver, app, Path(tempfile.gettempdir()) / "nowhere")
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     first=st.sampled_from(("stores", "queries", "openapi.json")),

@@ -42,6 +42,8 @@ from tests.unit.deploy.image.world import (
     write_distribution,
 )
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., dict[str, Any]]
 
 
