@@ -1,4 +1,4 @@
-"""mustela new and k8s: a project to begin with, and the manifests with which it runs."""
+"""mustela new, k8s and submit-script: a project, and what brings it to where it runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,26 @@ from cyclopts import Parameter
 from mustela.cli.applications import Assignments, Target, parse_assignments
 from mustela.cli.console import ExitCode, Json, print_json, say
 from mustela.cli.loading import load_app
+from mustela.errors import UsageError
 
-__all__ = ["k8s", "new"]
+__all__ = ["k8s", "new", "submit_script"]
+
+_SCRIPT = '''\
+"""Runs an application: spark-submit [its options] {name} module:app [options of mustela run]."""
+
+import sys
+
+from mustela.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(["run", *sys.argv[1:]]))
+'''
+
+
+class ScriptExistsError(UsageError):
+    """A file that Mustela did not write is where it should write one."""
+
+    code = "SCRIPT_EXISTS"
 
 
 def new(
@@ -40,6 +58,35 @@ def new(
         print(directory / path)
     if not update:
         say(f"next: cd {directory} && pip install -e '.[test]' && pytest; see README.md there")
+    return ExitCode.OK
+
+
+def submit_script(file: Path = Path("run.py"), /, *, json: Json = False) -> int:
+    """Write the file that spark-submit runs, in place of mustela run.
+
+    spark-submit --master spark://master:7077 run.py shop.app:app. Options after the application are
+    those of mustela run. The driver must be able to import Mustela and the program; start it where
+    the program is.
+
+    Args:
+        file: Where it is written.
+        json: Print its path as JSON.
+    """
+    text = _SCRIPT.format(name=file.name)
+    if file.exists() and file.read_text(encoding="utf-8", errors="replace") != text:
+        msg = f"{file} exists, and is another file"
+        raise ScriptExistsError(
+            msg,
+            why="a file of yours would be lost",
+            fix=f"name another one: mustela submit-script {file.with_name('submit_' + file.name)}",
+            fields={"file": str(file)},
+        )
+    file.write_text(text, encoding="utf-8")
+    if json:
+        print_json({"file": str(file)})
+        return ExitCode.OK
+    print(file)
+    say(f"next: spark-submit --master spark://HOST:7077 {file} module:app")
     return ExitCode.OK
 
 

@@ -175,6 +175,7 @@ def own_commands() -> App:
     app.command(completion)
     app.command(deploy.new)
     app.command(deploy.k8s)
+    app.command(deploy.submit_script)
     groups = (ha, image, topics, offsets, state, dlq, schemas, settings)
     for module in groups:
         app.command(module.group())

@@ -33,6 +33,7 @@ from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
+from mustela.spark.differing import installed_versions
 from mustela.spark.executors import wait_for_executors
 from mustela.spark.frames import (
     CHANGELOG,
@@ -248,7 +249,7 @@ class SparkEngine:
         if self._shares_disk:
             packed = ship(program, import_path())
         else:
-            packed = ship(program, code=user_code())
+            packed = ship(program, code=user_code(), versions=installed_versions())
         if self._shipment is not None:
             self._shipment.unpersist()
         with self._told_as_ours():

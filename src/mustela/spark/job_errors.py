@@ -9,6 +9,7 @@ from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.plan.epoch import Failure
 from mustela.runtime.engine import EpochJobError, JobInterruptedError, ProcessingTimeoutError
 from mustela.runtime.shortage import shortage_told
+from mustela.spark.differing import difference_told
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
 from mustela.spark.watch import Stuck
 
@@ -69,6 +70,11 @@ def job_error(text: str, *, debug: bool, cluster: bool, dead: Sequence[Stuck] = 
         cluster: Whether workers run on other hosts.
         dead: What workers were at when they died, where that is known.
     """
+    differs = difference_told(text) if cluster else None
+    if differs is not None:
+        if debug:
+            differs.evidence["spark"] = text
+        return differs
     line = raised_in_worker(text)
     if line is not None and line.startswith((_NOT_LOADED, *_IMPORTS)):
         told = line.removeprefix(_NOT_LOADED).removeprefix(_CANNOT_LOAD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from mustela.errors import Origin, UsageError
 from mustela.plan.epoch import Program
 from mustela.plan.plan import Plan
 from mustela.plan.user_code import UserModule, install, sum_of
+from mustela.spark.differing import compare_versions, installed_versions
 from mustela.spark.frames import load_object
 from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
@@ -52,6 +53,7 @@ class Shipment(NamedTuple):
         path: Where the driver looks for modules, if the workers are on its host.
         code: The user's modules, if the workers are elsewhere.
         code_sum: Their sum.
+        versions: What the driver has installed, if the workers are elsewhere.
     """
 
     identity: str
@@ -59,6 +61,7 @@ class Shipment(NamedTuple):
     path: tuple[str, ...] = ()
     code: tuple[UserModule, ...] = ()
     code_sum: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
 
     def unpack(self) -> Program:
         """Return the program.
@@ -66,7 +69,9 @@ class Shipment(NamedTuple):
         Raises:
             ProgramNotLoadedError: If a module is missing here, or raises.
             CodeDamagedError: If the user's modules are not those that were sent.
+            ExecutorDiffersError: If other versions are installed here.
         """
+        compare_versions(dict(self.versions), installed_versions() if self.versions else {})
         if self.path:
             _look_where(self.path)
         install(self.code, self.code_sum)
@@ -149,20 +154,28 @@ def not_loaded(line: str, *, cluster: bool) -> ProgramNotLoadedError:
     )
 
 
-def ship(program: Program, path: Sequence[str] = (), code: Sequence[UserModule] = ()) -> Shipment:
+def ship(
+    program: Program,
+    path: Sequence[str] = (),
+    code: Sequence[UserModule] = (),
+    *,
+    versions: Mapping[str, str] | None = None,
+) -> Shipment:
     """Pack a program.
 
     Args:
         program: The program.
         path: Where workers look for modules first.
         code: The user's modules, for workers on other hosts.
+        versions: What those hosts must have installed.
 
     Raises:
         UnpicklableFunctionError: As `check_plan`.
     """
+    told = tuple((versions or {}).items())
     try:
         data = dump_by_value(program)
-        return Shipment(program.identity, data, tuple(path), tuple(code), sum_of(code))
+        return Shipment(program.identity, data, tuple(path), tuple(code), sum_of(code), told)
     except Exception as error:
         _check_handlers(program)
         raise _cannot_travel(program.plan, error) from error
