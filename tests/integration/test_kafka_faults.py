@@ -19,8 +19,10 @@ from mustela.connectors.kafka.errors import (
 from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.tools import TailOptions, tail
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela.connectors.kafka.writers.coordinator import TransactionCoordinator
+from mustela.connectors.kafka.writers.writer import TransactionWriter, Written
 from mustela_dev import BrokerOptions, DevelopmentBroker
-from tests.integration.kafka_proxy import END_TXN, KafkaProxy
+from tests.integration.kafka_proxy import END_TXN, PRODUCE, KafkaProxy
 from tests.integration.kafka_rows import await_settled
 from tests.patience import PATIENCE_S
 
@@ -250,3 +252,69 @@ def test_a_broker_killed_in_mid_transaction(tmp_path: Path) -> None:
         admin.close()
     finally:
         broker.kill()
+
+
+def test_a_row_whose_answer_is_lost_is_there_once(proxy: KafkaProxy) -> None:
+    """A writer sends it again with its number, and the broker knows the number."""
+    coordinator = TransactionCoordinator(properties_of(proxy), "many", open_timeout=PATIENCE_S)
+    coordinator.open()
+    writer = TransactionWriter(properties_of(proxy), coordinator.begin())
+    writer.write("out", 0, [None], [b"first"])
+    writer.finish()
+    proxy.drop_answers(PRODUCE)
+    written: list[Written] = []
+
+    def write() -> None:
+        writer.write("out", 0, [None] * 2, [b"second", b"third"])
+        written.extend(writer.finish().values())
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert proxy.seen.wait(PATIENCE_S)
+    proxy.cut()
+    proxy.mend()
+    thread.join(PATIENCE_S)
+    assert written == [Written(0, 3)]
+    writer.close()
+    coordinator.commit()
+    coordinator.close()
+    await_settled(properties_of(proxy), "out")
+    assert rows_seen(proxy) == [b"first", b"second", b"third"]
+
+
+def test_an_end_whose_answer_is_lost_is_unknown_and_opening_settles_it(proxy: KafkaProxy) -> None:
+    """It happened; what the old ticket still writes is refused."""
+    coordinator = TransactionCoordinator(properties_of(proxy), "many", open_timeout=PATIENCE_S)
+    coordinator.open()
+    writer = TransactionWriter(properties_of(proxy), coordinator.begin())
+    writer.write("out", 0, [None], [b"1"])
+    writer.finish()
+    proxy.drop_answers(END_TXN)
+    failed: list[TransactionFailed] = []
+
+    def commit() -> None:
+        try:
+            coordinator.commit()
+        except TransactionFailed as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    assert proxy.seen.wait(PATIENCE_S)
+    proxy.cut()
+    proxy.mend()
+    thread.join(PATIENCE_S)
+    assert [error.outcome for error in failed] == [CommitOutcome.UNKNOWN]
+    coordinator.open()
+    coordinator.begin()
+    with pytest.raises(TransactionFailed):
+        late(writer)
+    writer.close()
+    coordinator.close()
+    await_settled(properties_of(proxy), "out")
+    assert rows_seen(proxy) == [b"1"]
+
+
+def late(writer: TransactionWriter) -> None:
+    writer.write("out", 0, [None], [b"late"])
+    writer.finish()

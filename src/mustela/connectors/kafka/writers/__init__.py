@@ -1,0 +1,8 @@
+"""Writers of one transaction in several processes.
+
+Owns: the part of Kafka's protocol that librdkafka does not hand out: a transaction whose producer
+id and epoch can be read, and rows written under them by whoever has the ticket.
+Entry: coordinator.py (begins and ends), writer.py (writes), features.py (what is needed for it).
+May import: what connectors.kafka may, and google_crc32c.
+Must not: read rows, or decide what a failed transaction means.
+"""

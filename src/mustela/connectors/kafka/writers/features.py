@@ -1,0 +1,52 @@
+"""What the brokers have to know, so that several processes may write into one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mustela.connectors.kafka.writers.batches import CODECS, codec_of
+from mustela.connectors.kafka.writers.connection import Connection
+from mustela.connectors.kafka.writers.security import unsupported
+from mustela.connectors.kafka.writers.wire import Api
+
+__all__ = ["bumps_at_end", "lacking"]
+
+_TRANSACTION_VERSION = "transaction.version"
+_BUMPING = 2
+_NEEDED = (
+    Api(0, 9, "Produce"),
+    Api(3, 9, "Metadata"),
+    Api(10, 3, "FindCoordinator"),
+    Api(22, 4, "InitProducerId"),
+    Api(24, 3, "AddPartitionsToTxn"),
+    Api(25, 3, "AddOffsetsToTxn"),
+    Api(26, 3, "EndTxn"),
+    Api(28, 3, "TxnOffsetCommit"),
+)
+# Brokers that know it ask the coordinator whether a partition belongs to the transaction, before
+# they append to it (KIP-890): so a late row cannot begin a transaction that nobody ends.
+_VERIFIES = Api(24, 4, "AddPartitionsToTxn")
+_BUMPS = (Api(0, 12, "Produce"), Api(26, 5, "EndTxn"))
+
+
+def bumps_at_end(broker: Connection) -> bool:
+    """Whether an end gives the next transaction its epoch: Kafka's transactions version 2."""
+    agreed = broker.features.get(_TRANSACTION_VERSION, 0) >= _BUMPING
+    return agreed and all(broker.knows(api) for api in _BUMPS)
+
+
+def lacking(broker: Connection, properties: Mapping[str, Any]) -> list[str]:
+    """Say what is missing for several writers; with nothing missing they may be used.
+
+    Args:
+        broker: A connection to one of the brokers.
+        properties: Client properties.
+    """
+    found = [f"the broker's {api.name} {api.version}" for api in _NEEDED if not broker.knows(api)]
+    if not broker.knows(_VERIFIES):
+        found.append("the broker's verification of partitions (Kafka 3.6)")
+    found += [f"kafka.{name}, which the writers do not know" for name in unsupported(properties)]
+    if codec_of(properties) not in CODECS:
+        found.append(f"kafka.compression.type={codec_of(properties)} in the writers")
+    return found

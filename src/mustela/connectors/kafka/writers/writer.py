@@ -1,0 +1,316 @@
+"""Writes rows into a transaction that another process has begun and will end."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter, sleep
+from typing import Any, NamedTuple, NoReturn
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mustela.clock import Clock, SystemClock
+from mustela.connectors.kafka.deliveries import Diagnosis
+from mustela.connectors.kafka.errors import (
+    ErrorKind,
+    RefusedRow,
+    RowsRefused,
+    error_of,
+    kind_of,
+)
+from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
+from mustela.connectors.kafka.writers.batches import Batch, Rows, codec_of, cut
+from mustela.connectors.kafka.writers.cluster import Cluster
+from mustela.connectors.kafka.writers.connection import Connection
+from mustela.connectors.kafka.writers.coordinator import add_partitions
+from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.connectors.kafka.writers.wire import (
+    NO_TAGS,
+    Answer,
+    Api,
+    compact_array,
+    compact_bytes,
+    compact_string,
+)
+from mustela.model import Headers
+
+__all__ = ["TransactionWriter", "WriterOptions", "Written"]
+
+PRODUCE = Api(0, 9, "Produce")
+PRODUCE_AND_ADD = Api(0, 12, "Produce")
+_ALL_REPLICAS = -1
+_PAUSE_FIRST_S = 0.002
+_PAUSE_LAST_S = 0.2
+_SEQUENCES = 1 << 31
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """How long and how much.
+
+    Attributes:
+        timeout: Seconds from the first row until all of them are with the brokers.
+        batch_bytes: Bytes in a batch; at most ``max.message.bytes`` of every topic written to.
+        request_bytes: Bytes of the batches in one request; about as much waits to be sent.
+    """
+
+    timeout: float = 60.0
+    batch_bytes: int = 1_000_000
+    request_bytes: int = 8 << 20
+
+
+class Written(NamedTuple):
+    """Where the rows of a partition are: the first offset, and that behind the last row."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A partition: what waits for it, the number of its next row, and where its rows are."""
+
+    waiting: deque[Batch] = field(default_factory=deque[Batch])
+    sequence: int = 0
+    written: Written | None = None
+
+
+class _Said(NamedTuple):
+    """What a broker said of one batch."""
+
+    error: KafkaError | None
+    offset: int
+    rows: list[tuple[int, str]]
+
+
+class TransactionWriter:
+    """The one writer of its partitions in one transaction.
+
+    A batch is sent when that before it is with the brokers, and again, with the same number, when
+    its answer was lost: so a broker has it once. While one round of requests is under way the next
+    is encoded. Not for two threads at once.
+
+    Args:
+        properties: Client properties.
+        ticket: The transaction. No other writer may write to these partitions under it.
+        options: Limits.
+        clock: For rows without a time.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        ticket: Ticket,
+        *,
+        options: WriterOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._ticket = ticket
+        self._options = options or WriterOptions()
+        self._clock = clock or SystemClock()
+        self._codec = codec_of(properties)
+        self._cluster = Cluster(properties)
+        self._lanes: dict[Place, _Lane] = defaultdict(_Lane)
+        self._under_way: list[tuple[Connection, dict[Place, Batch]]] = []
+        self._waiting_bytes = 0
+        self._since = perf_counter()
+        self._pause = _PAUSE_FIRST_S
+
+    def write(  # noqa: PLR0913 - the columns of a row
+        self,
+        topic: str,
+        partition: int,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+        *,
+        tag: object = None,
+    ) -> None:
+        """Write rows. That they are with the brokers, `finish` says.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            keys: Keys.
+            values: Values.
+            timestamps: Milliseconds; None for the time of this call.
+            headers: Headers of each row.
+            tag: Comes back in `RefusedRow.tag`.
+
+        Raises:
+            RowsRefused: If the broker does not take some row.
+            TransactionFailed: If rows could not be sent.
+        """
+        if not values:
+            return
+        place = (topic, partition)
+        if place not in self._lanes and not self._ticket.by_writing:
+            self._add(place)
+        stamps = self._clock.now_ms() if timestamps is None else timestamps
+        rows = Rows(keys, values, stamps, headers, tag)
+        for batch in cut(rows, self._options.batch_bytes):
+            self._lanes[place].waiting.append(batch)
+            self._waiting_bytes += len(batch.records)
+            while self._waiting_bytes >= self._options.request_bytes:
+                self._turn()
+
+    def finish(self) -> dict[Place, Written]:
+        """Wait until the brokers have every row, and say where.
+
+        Raises:
+            RowsRefused: If the broker does not take some row.
+            TransactionFailed: If rows could not be sent.
+        """
+        while self._under_way or any(lane.waiting for lane in self._lanes.values()):
+            self._turn()
+        return {place: lane.written for place, lane in self._lanes.items() if lane.written}
+
+    def close(self) -> None:
+        """Let the connections go. What was written stays in the transaction."""
+        self._cluster.forget()
+
+    def _add(self, place: Place) -> None:
+        try:
+            add_partitions(self._cluster, self._ticket, [place], self._options.timeout)
+        except KafkaException as raised:
+            self._fail(error_of(raised))
+
+    def _turn(self) -> None:
+        """Take the answers of the last round, and send the next."""
+        try:
+            self._receive()
+            self._send()
+        except KafkaException as raised:
+            self._again(error_of(raised))
+
+    def _send(self) -> None:
+        by_leader: dict[Connection, dict[Place, Batch]] = defaultdict(dict)
+        sizes: dict[Connection, int] = defaultdict(int)
+        for place, lane in self._lanes.items():
+            if lane.waiting:
+                leader, batch = self._cluster.leader(*place), lane.waiting[0]
+                if not sizes[leader] or (
+                    sizes[leader] + len(batch.records) <= self._options.request_bytes
+                ):
+                    by_leader[leader][place] = batch
+                    sizes[leader] += len(batch.records)
+        for leader, batches in by_leader.items():
+            body = self._request(batches)
+            self._under_way.append((leader, batches))
+            leader.send(self._api, body)
+
+    @property
+    def _api(self) -> Api:
+        return PRODUCE_AND_ADD if self._ticket.by_writing else PRODUCE
+
+    def _request(self, batches: Mapping[Place, Batch]) -> bytes:
+        topics: dict[str, list[bytes]] = defaultdict(list)
+        for (topic, partition), batch in batches.items():
+            sequence = self._lanes[topic, partition].sequence
+            data = batch.encode(self._ticket, sequence, self._codec)
+            topics[topic].append(struct.pack(">i", partition) + compact_bytes(data) + NO_TAGS)
+        each = (
+            compact_string(topic) + compact_array(partitions) + NO_TAGS
+            for topic, partitions in topics.items()
+        )
+        limits = struct.pack(">hi", _ALL_REPLICAS, int(self._options.timeout * 1000))
+        identity = compact_string(self._ticket.transactional_id)
+        return identity + limits + compact_array(each) + NO_TAGS
+
+    def _receive(self) -> None:
+        trouble: KafkaError | None = None
+        while self._under_way:
+            leader, batches = self._under_way.pop()
+            said = _read(leader.receive(self._api))
+            for place, batch in batches.items():
+                trouble = self._take(place, batch, said[place]) or trouble
+        if trouble is not None:
+            raise KafkaException(trouble)
+        self._pause = _PAUSE_FIRST_S
+
+    def _take(self, place: Place, batch: Batch, said: _Said) -> KafkaError | None:
+        """Note what became of a batch; return the error after which it is sent again."""
+        lane = self._lanes[place]
+        if said.error is not None:
+            kind = kind_of(said.error)
+            if kind is ErrorKind.ROW:
+                self._refused(place, batch, said)
+                return None
+            if kind in (ErrorKind.RETRYABLE, ErrorKind.TOPIC_GONE):
+                return said.error
+            self._fail(said.error)
+        assert lane.waiting[0] is batch, "one batch of a partition is under way at a time"
+        lane.waiting.popleft()
+        self._waiting_bytes -= len(batch.records)
+        start = said.offset if lane.written is None else lane.written.start
+        lane.written = Written(start, said.offset + len(batch))
+        lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
+        return None
+
+    def _refused(self, place: Place, batch: Batch, said: _Said) -> None:
+        """Send the halves of a batch that is too large; name the rows that are wrong."""
+        error = said.error
+        assert error is not None
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(batch) > 1:
+            lane = self._lanes[place]
+            lane.waiting.popleft()
+            halves = batch.halves()
+            lane.waiting.extendleft(reversed(halves))
+            self._waiting_bytes += sum(len(half.records) for half in halves) - len(batch.records)
+            return
+        found = said.rows or ([(0, error.str())] if len(batch) == 1 else [])
+        if not found:
+            raise RowsRefused.later(error.name(), error.str())
+        rows = (
+            RefusedRow(batch.rows.tag, batch.start + at, place[0], error.name(), text)
+            for at, text in found
+        )
+        raise RowsRefused.of(rows)
+
+    def _again(self, error: KafkaError) -> None:
+        """Prepare to send what has no answer once more, or give up."""
+        kinds = (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE, ErrorKind.TOPIC_GONE)
+        if kind_of(error) not in kinds or perf_counter() - self._since > self._options.timeout:
+            self._fail(error)
+        if error.code() != KafkaError.CONCURRENT_TRANSACTIONS:
+            self._under_way.clear()
+            self._cluster.forget()
+        sleep(self._pause)
+        self._pause = min(2 * self._pause, _PAUSE_LAST_S)
+
+    def _fail(self, error: KafkaError) -> NoReturn:
+        elapsed = perf_counter() - self._since
+        what = "could not write rows into a transaction"
+        now = Circumstances(what, elapsed, self._options.timeout, commit_sent=False)
+        raise failure_of(error, now, Diagnosis())
+
+
+def _read(answer: Answer) -> dict[Place, _Said]:
+    found: dict[Place, _Said] = {}
+
+    def row() -> tuple[int, str]:
+        at, text = answer.int32(), answer.string() or ""
+        answer.tags()
+        return at, text
+
+    def partition(topic: str) -> None:
+        number, code, offset = answer.int32(), answer.int16(), answer.int64()
+        answer.int64()
+        answer.int64()
+        rows, text = answer.array(row), answer.string()
+        answer.tags()
+        error = (KafkaError(code, text) if text else KafkaError(code)) if code else None
+        found[topic, number] = _Said(error, offset, rows)
+
+    def topic() -> None:
+        name = answer.string() or ""
+        answer.array(lambda: partition(name))
+        answer.tags()
+
+    answer.array(topic)
+    return found

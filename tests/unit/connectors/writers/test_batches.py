@@ -1,0 +1,167 @@
+"""Record batches, byte by byte: read here by a reader of its own, and by librdkafka elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import google_crc32c
+import pytest
+import zstandard
+from hypothesis import given, strategies as st
+
+from mustela.connectors.kafka.writers.batches import Rows, codec_of, cut, varint
+from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.model import Headers
+
+TICKET = Ticket("id", 7_000, 12, by_writing=True)
+DATA = st.none() | st.binary(max_size=50)
+ROWS = st.lists(
+    st.tuples(
+        DATA,
+        DATA,
+        st.integers(0, 2**45),
+        st.lists(st.tuples(st.text(max_size=9), DATA), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=60,
+)
+Row = tuple[bytes | None, bytes | None, int, Headers]
+
+
+class Reader:
+    """Reads the records of a batch as Kafka's description of its format says."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number // 2 if number % 2 == 0 else -(number // 2) - 1
+
+    def sized(self) -> bytes | None:
+        size = self.varint()
+        if size < 0:
+            return None
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def row(self, first: int, delta: int) -> Row:
+        size = self.varint()
+        end = self.at + size
+        assert self.data[self.at] == 0
+        self.at += 1
+        stamp = first + self.varint()
+        assert self.varint() == delta
+        key, value = self.sized(), self.sized()
+        headers = tuple(
+            ((self.sized() or b"").decode(), self.sized()) for _ in range(self.varint())
+        )
+        assert self.at == end
+        return key, value, stamp, headers
+
+
+def decode(data: bytes) -> tuple[dict[str, int], list[Row]]:
+    """Read a batch: what its head says, and its rows."""
+    _, length, _, magic, crc = struct.unpack(">qiibI", data[:21])
+    names = ("attributes", "last", "first time", "last time", "id", "epoch", "sequence", "count")
+    head: dict[str, int] = dict(zip(names, struct.unpack(">hiqqqhii", data[21:61]), strict=True))
+    assert (magic, length, crc) == (2, len(data) - 12, google_crc32c.value(data[21:]))
+    unpack = {0: bytes, 1: gzip.decompress, 4: zstandard.decompress}[head["attributes"] & 7]
+    reader = Reader(unpack(data[61:]))
+    rows = [reader.row(head["first time"], delta) for delta in range(head["count"])]
+    assert reader.at == len(reader.data)
+    return head, rows
+
+
+@given(ROWS, st.integers(1, 3_000), st.sampled_from(["none", "gzip", "zstd"]))
+def test_a_batch_holds_its_rows(rows: list[Row], batch_bytes: int, codec: str) -> None:
+    """Each row once, in order, whatever the batches; the head says how many and of whom."""
+    keys, values, stamps, headers = (list(column) for column in zip(*rows, strict=True))
+    found: list[Row] = []
+    for batch in cut(Rows(keys, values, stamps, headers), batch_bytes):
+        head, mine = decode(batch.encode(TICKET, len(found), codec))
+        assert head["attributes"] & ~7 == 0x10
+        assert (head["id"], head["epoch"], head["sequence"]) == (7_000, 12, len(found))
+        assert head["count"] == head["last"] + 1 == len(batch) == len(mine)
+        assert head["first time"] == mine[0][2]
+        assert head["last time"] == max(row[2] for row in mine)
+        found += mine
+    assert found == rows
+
+
+@given(st.lists(st.tuples(DATA, DATA), min_size=1, max_size=60), st.integers(1, 3_000))
+def test_rows_of_one_time_have_the_same_bytes_as_if_each_had_its_own(
+    pairs: list[tuple[bytes | None, bytes | None]], batch_bytes: int
+) -> None:
+    """The quick way differs in nothing."""
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    quick = cut(Rows(keys, values, 5), batch_bytes)
+    slow = cut(Rows(keys, values, [5] * len(keys)), batch_bytes)
+    assert [one.encode(TICKET, 3) for one in quick] == [one.encode(TICKET, 3) for one in slow]
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 40))
+def test_no_batch_is_larger_than_it_may_be(count: int, size: int, factor: int) -> None:
+    """But one of a single row."""
+    limit = 61 + factor * (size + 16)
+    batches = cut(Rows([None] * count, [bytes(size)] * count, 0), limit)
+    encoded = [batch.encode(TICKET, 0) for batch in batches]
+    assert all(
+        len(data) <= limit or len(batch) == 1 for batch, data in zip(batches, encoded, strict=True)
+    )
+    assert [len(batch) for batch in batches[:-1]] == [factor] * (len(batches) - 1)
+
+
+def test_many_rows_and_large_ones_are_numbered_beyond_the_table() -> None:
+    """Lengths and places are looked up as far as a table goes, and encoded behind it."""
+    values: list[bytes | None] = [*[b"v"] * 20_000, bytes(20_000)]
+    keys: list[bytes | None] = [*[None] * 20_000, bytes(17_000)]
+    (batch,) = cut(Rows(keys, values, 0), 1 << 30)
+    _, rows = decode(batch.encode(TICKET, 0))
+    assert [(row[0], row[1]) for row in rows] == list(zip(keys, values, strict=True))
+
+
+def test_halves_hold_what_the_whole_held() -> None:
+    """A batch that a broker finds too large is sent in two."""
+    keys = [b"%d" % number for number in range(5)]
+    (batch,) = cut(Rows(keys, keys, 9), 10_000)
+    halves = batch.halves()
+    assert [(half.start, half.stop) for half in halves] == [(0, 2), (2, 5)]
+    assert [row[0] for half in halves for row in decode(half.encode(TICKET, 0))[1]] == keys
+
+
+def test_the_bytes_of_a_batch_are_those_of_librdkafka() -> None:
+    """As a broker of Kafka 4.1.2 had them in its log, which gives the leader's epoch itself."""
+    rows = Rows([b"k", None], [b"value", b""], [1_000, 1_002], [(("h", b"1"),), ()])
+    (batch,) = cut(rows, 1_000)
+    found = batch.encode(Ticket("id", 0, 0, by_writing=True), 0)
+    assert found[:12].hex() == "0000000000000000" + "00000049"
+    assert found[12:16].hex() == "ffffffff"
+    assert found[16:].hex() == (
+        "02" + "1f87af86" + "0010" + "00000001" + "00000000000003e8" + "00000000000003ea"
+        "0000000000000000" + "0000" + "00000000" + "00000002"
+        "20000000026b0a76616c75650202680231" + "0c000402010000"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-65, "8101"), (300, "d804")],
+)
+def test_numbers_have_their_sign_in_the_last_bit(number: int, expected: str) -> None:
+    """As in Kafka's examples."""
+    assert varint(number).hex() == expected
+
+
+def test_the_codec_is_that_of_the_client() -> None:
+    """By either of its names."""
+    assert codec_of({}) == "none"
+    assert codec_of({"compression.codec": "gzip"}) == "gzip"
+    assert codec_of({"compression.type": "zstd"}) == "zstd"
