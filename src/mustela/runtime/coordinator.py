@@ -25,6 +25,7 @@ from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
 from mustela.runtime.epoch.epoch_commit import EpochCommit
 from mustela.runtime.epoch.epoch_job import EpochJob
+from mustela.runtime.epoch.rest import Rest
 from mustela.runtime.epoch.run import Run, Uncaught, shuts_down
 from mustela.runtime.events import Listener, Said
 from mustela.runtime.gate.refusals import keep_refusing
@@ -113,6 +114,7 @@ class Coordinator:
         self._view = BrokerView(run)
         self._chooser = EpochChooser(run, self._view, self._hunt)
         self._job = EpochJob(run, self._hunt)
+        self._rest = Rest(run)
         self._commit = EpochCommit(run, self._view, self._committer, self._chooser.prefetch)
 
     @property
@@ -179,6 +181,7 @@ class Coordinator:
             if chosen is None:
                 self.run.tell_board()
                 return False
+            self._rest.ends()
             turn, begun = chosen
             output = self._output(turn, begun)
             if output is not None:
@@ -238,6 +241,10 @@ class Coordinator:
             return
         self._view.peek()
 
+    def rest(self, is_wanted: Callable[[], bool]) -> bool:
+        """Wait for a record while there is nothing to do; see `Rest.wait`."""
+        return self._rest.wait(self._view.ends, is_wanted)
+
     def resume(self) -> None:
         """Continue after a pause: idle periods start again."""
         self.state.watermark.resume(steady_ms(self.run.clock))
@@ -274,8 +281,7 @@ class Coordinator:
         finally:
             if not fenced:
                 run.opening.release()
-            self._world.transactions.close()
-            self._world.cluster.close()
+            self._world.close()
 
 
 def _committer(settings: Settings, plan: Plan, world: World, opening: Opening) -> Committer:

@@ -10,6 +10,7 @@ from mustela.clock import Clock
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, MissingTopicError
+from mustela.connectors.kafka.bell import RecordBell
 from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, InvariantError
@@ -57,6 +58,7 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
         clock=clock,
         new_id=lambda: uuid.uuid4().hex,  # noqa: TID251 - has to differ from every other run's
         crash_point=reach,
+        bell=RecordBell(client_properties(settings, "consumer")),
     )
 
 

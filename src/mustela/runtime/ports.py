@@ -98,6 +98,22 @@ class Cluster(Protocol):
         ...
 
 
+class Bell(Protocol):
+    """Tells of new records; `RecordBell` is the real one."""
+
+    def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> bool:
+        """Wait for a record behind an end; return whether it is worth a look."""
+        ...
+
+    def hush(self) -> None:
+        """Fetch nothing until the next `wait`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 class Transactions(Protocol):
     """The transactional producer of the application; `TransactionalSink` is the real one."""
 
@@ -215,6 +231,7 @@ class World:
         new_id: Returns a unique text.
         crash_point: Called at named places in the protocol; see `faultpoints`.
         records: When an epoch record is written whole.
+        bell: Tells of new records while there is nothing to do; without it the loop looks for them.
     """
 
     cluster: Cluster
@@ -226,3 +243,11 @@ class World:
     new_id: Callable[[], str]
     crash_point: Callable[[str], Any]
     records: RecordPolicy = field(default_factory=RecordPolicy)
+    bell: Bell | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self.bell is not None:
+            self.bell.close()
+        self.transactions.close()
+        self.cluster.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,9 @@ from mustela.plan.epoch import EpochOrder, Program, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.planner.planner import plan
+from mustela.spark import small_epochs
+from mustela.spark.channel import DONE, END, ORDER, Channel
+from mustela.spark.frames import dump_object
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.state.interfaces import Token
 from tests.unit.plan.test_epoch import program
@@ -90,3 +95,31 @@ def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
 def test_where_no_epoch_is_small(other: Program) -> None:
     """Lanes on other hosts have other state, and lanes that wait do so at the same time."""
     assert not seen(reports(500, 0.0), of=other).has(order(2))
+
+
+def test_a_task_that_stays_runs_no_order_of_an_earlier_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it has done for a later one stands; an older one that arrives now ends it."""
+    done: list[Token] = []
+
+    def run(_process: Any, given: EpochOrder) -> None:
+        done.append(given.token)
+
+    def nothing(_parcels: Any, *, shuffled: bool) -> tuple[bytes, ...]:
+        return ()
+
+    monkeypatch.setattr(small_epochs, "_all_stages", run)
+    monkeypatch.setattr(small_epochs, "deliver", nothing)
+    process: Any = None
+    tokens = [Token(1, 2, 0), Token(1, 2, 1), Token(1, 2, 0)]
+    driver, worker = map(Channel, socket.socketpair())
+    with driver, worker:
+        for token in tokens:
+            driver.send(ORDER, dump_object(replace(order(0), token=token)))
+        driver.send(END)
+        driver.flush()
+        with pytest.raises(AssertionError, match="after"):
+            small_epochs._serve(process, worker)
+        assert [driver.receive()[0] for _ in tokens[1:]] == [DONE, DONE]
+    assert done == tokens[:2]

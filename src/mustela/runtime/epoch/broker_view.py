@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from mustela.errors import EnvironmentFault
@@ -27,6 +27,9 @@ class BrokerView:
 
     Args:
         run: What the parts of the loop share.
+
+    Attributes:
+        ends: The ends at the last look, those of global tables included.
     """
 
     def __init__(self, run: Run) -> None:
@@ -37,6 +40,7 @@ class BrokerView:
         self._next_refresh = now + self._refresh_every_s
         self._sure_at = now - _SURE_S
         self._was_blind = False
+        self.ends: Mapping[TopicPartition, int] = {}
         self._truncation = TruncationWatch(run.settings.application_id, self._cluster, run.clock)
 
     @property
@@ -67,6 +71,7 @@ class BrokerView:
                 ends = {place: end for place, end in found.items() if place in places}
                 tables.see({place: found[place] for place in more})
             run.ends = dict(zip(ends, map(_OFFSET, ends.values()), strict=True))
+            self.ends = {**run.ends, **{place: found[place].offset for place in more}}
             run.state.global_marks = dict(tables.marks)
             is_whole = self._truncation.see(run.state.sources, ends)
         except EnvironmentFault as fault:

@@ -395,7 +395,8 @@ class Life:
             if asked and coordinator.ends is not seen:  # a look begun after they asked
                 standing.tell_waiting(asked, coordinator)
             spent = clock.monotonic() - started
-            standing.stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
+            if busy or not coordinator.rest(lambda: standing.is_wanted):
+                standing.stopping.wait(timer.pause(busy=busy, seconds=spent, lag=coordinator.lag()))
 
     def _tell_of_lease(self, keeper: LeaseKeeper) -> None:
         if (trouble := keeper.untold()) is not None:

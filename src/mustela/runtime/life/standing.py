@@ -112,6 +112,11 @@ class Standing:
             self.changed.notify_all()
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether somebody wants something of the running life."""
+        return self.stopping.is_set() or self.pausing.is_asked or bool(self.waiting)
+
+    @property
     def is_to_end(self) -> bool:
         """Whether the application was asked to stop, and not to restart."""
         return self.stopping.is_set() and not self._again
