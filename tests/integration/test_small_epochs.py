@@ -67,6 +67,29 @@ def last_rows(inside: Inside) -> dict[int, int]:
     return rows
 
 
+def upper(builder: StreamsBuilder, prefix: str) -> None:
+    """Change values; keys, and so stages, stay as they are."""
+    stream = builder.stream(f"{prefix}.in", key=str, value=str)
+    stream.map_values(str.upper, name="upper").to(f"{prefix}.out", key=str, value=str)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_plan_of_one_stage(inside: Inside, jobs: list[str], guarantee: str) -> None:
+    """It has no shuffle to save, but the job."""
+    inside.build(upper)
+    app, heard = inside.app(processing_guarantee=guarantee, epoch={"small": "10s"})
+    with app:
+        for number in range(ROUNDS // 2):
+            feed(inside, number)
+            inside.await_caught_up(app)
+        assert jobs[:3] == [LARGE, SMALL, SMALL]
+        assert set(jobs[3:]) == {ORDER}
+    assert not heard.errors
+    wanted = [(f"k{n % 20}", f"V{number}") for number in range(ROUNDS // 2) for n in range(RECORDS)]
+    rows = [((row.key or b"").decode(), (row.value or b"").decode()) for row in inside.rows()]
+    assert sorted(rows) == sorted(wanted)
+
+
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("small", ["10s", "0ms"])
 def test_two_re_keyings(inside: Inside, jobs: list[str], small: str, guarantee: str) -> None:

@@ -29,6 +29,7 @@ from mustela.spark.channel import DONE, END, FRAME, ORDER, Channel, ChannelError
 from mustela.spark.frames import dump_object
 from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import stay_task
+from mustela.state.interfaces import Token
 
 __all__ = ["Limits", "Resident", "Residents"]
 
@@ -128,6 +129,10 @@ class Residents:
         """
         with self._lock:
             task = self._ready()
+            if task is not None and order.token < task.last:
+                # What was read ahead is not the next epoch: the one before it was not committed.
+                self._leave()
+                task = None
             if task is None:
                 yield from self.jobs.run_small_epoch(self.shipment, order)
             else:
@@ -224,6 +229,7 @@ class Resident:
         wanted: Whether anybody else wants its core.
         began: When it began.
         used: When it last had an order.
+        last: The token of that order: it takes none from before.
         ended: Whether it is no longer there.
     """
 
@@ -244,6 +250,7 @@ class Resident:
         self.wanted = False
         self.ended = threading.Event()
         self.began = self.used = now()
+        self.last = Token(-1, -1, -1)
         try:
             self._job = jobs.stay(partial(stay_task, shipment, self._door.key))
         except BaseException:
@@ -281,6 +288,7 @@ class Resident:
         """
         assert self._channel is not None
         channel, whole = self._channel, False
+        self.last = order.token
         try:
             channel.send(ORDER, dump_object(order))
             channel.flush()

@@ -3,7 +3,8 @@
 Each stage costs a Spark job some twenty milliseconds whatever it does, most of it before and after
 the user's code. Where all workers share one disk any of them can run any lane, so an epoch whose
 work takes less than its stages cost is done by one task of one stage: the same source tasks and
-lanes, one behind the other, with lists in place of the shuffle.
+lanes, one behind the other, with lists in place of the shuffle. Where there is no shuffle, what is
+saved is the job, once such a task stays.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class SmallEpochs:
     """
 
     def __init__(self, program: Program) -> None:
-        exchanges = len(program.plan.stages) - 1
+        exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
         self._seconds = self._limit

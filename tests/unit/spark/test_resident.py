@@ -166,6 +166,18 @@ def test_a_task_stays_after_two_small_epochs(residents: Residents, spark: Spark)
     assert len(spark.children) == 2
 
 
+def test_an_epoch_from_before_what_was_read_ahead_has_a_job(
+    residents: Residents, spark: Spark
+) -> None:
+    """Its worker would refuse it: what it has done for a later epoch stands."""
+    settled(residents)
+    assert run(residents, 5) == TASK
+    assert run(residents, 4) == JOB
+    assert spark.children[0].code == 0
+    assert run(residents, 5) == TASK
+    assert len(spark.children) == 2
+
+
 def test_nothing_of_it_stays_on_the_disk(residents: Residents, tmp_path: Path) -> None:
     """The door is closed when the task is in."""
     settled(residents)

@@ -88,13 +88,20 @@ def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
         replace(PROGRAM, small_seconds=0.0),
         replace(PROGRAM, spool_dir=""),
         replace(PROGRAM, plan=calls_plan()),
-        replace(PROGRAM, plan=replace(PROGRAM.plan, stages=PROGRAM.plan.stages[:1])),
     ],
-    ids=["set-to-0", "several-hosts", "calls", "one-stage"],
+    ids=["set-to-0", "several-hosts", "calls"],
 )
 def test_where_no_epoch_is_small(other: Program) -> None:
     """Lanes on other hosts have other state, and lanes that wait do so at the same time."""
     assert not seen(reports(500, 0.0), of=other).has(order(2))
+
+
+def test_a_plan_of_one_stage_has_small_epochs_too() -> None:
+    """Its work is worth a job as that of two stages is."""
+    one = replace(PROGRAM, plan=replace(PROGRAM.plan, stages=PROGRAM.plan.stages[:1]))
+    assert seen(reports(500, 0.04), of=one).has(order(500))
+    assert not seen(reports(500, 0.06), of=one).has(order(500))
+    assert not seen(reports(500, 0.0), of=replace(one, small_seconds=0.0)).has(order(2))
 
 
 def test_a_task_that_stays_runs_no_order_of_an_earlier_attempt(
