@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
 
-__all__ = ["Talkative", "statistics_of"]
-
-
-@runtime_checkable
-class Talkative(Protocol):
-    """Something with Kafka clients that report statistics."""
-
-    def statistics(self) -> Mapping[str, Mapping[str, float]]:
-        """Return the statistics of each client since the last call, by client name."""
-        ...
+__all__ = ["statistics_of"]
 
 
 def statistics_of(clients: object) -> Mapping[str, Mapping[str, float]]:
-    """Return the statistics of clients, or nothing if they have none."""
-    return clients.statistics() if isinstance(clients, Talkative) else {}
+    """Return the statistics of clients since the last call, by client name.
+
+    Args:
+        clients: What has the clients; nothing comes of it if it has no method ``statistics``. That
+            is asked for each turn of the loop, where `isinstance` with a protocol would be most of
+            a turn in which there is nothing to do.
+    """
+    ask: Callable[[], Mapping[str, Mapping[str, float]]] | None
+    ask = getattr(clients, "statistics", None)
+    return {} if ask is None else ask()
