@@ -5,7 +5,7 @@
 under its first 400 bytes and a 16-byte hash of the whole, and the whole key is next to the value.
 The hash is not cryptographic, so one stored key may hold several odd keys.
 - A pending is one msgpack value, led by its XXH64: for each store a list of keys and a list of
-  values.
+  values. A large one is stored in pieces (lmdb_pendings.py).
 - The meta value is msgpack too, led by its XXH64. So is, beside it, how a store's values are
   compressed (packing.py), under ``packed:`` and the store's name.
 """
@@ -26,6 +26,7 @@ __all__ = [
     "CHECK_BYTES",
     "KEY_BYTES_MAX",
     "PACKED_PREFIX",
+    "TOKEN_BYTES",
     "Layer",
     "Meta",
     "Packed",
@@ -53,6 +54,7 @@ ODD_PREFIX = 400
 PACKED_PREFIX = b"packed:"
 _EMPTY_KEY = b"\x00"
 _TOKEN = struct.Struct(">QQQ")
+TOKEN_BYTES = _TOKEN.size
 
 Layer = dict[str, dict[bytes, bytes | None]]
 """A decoded pending: by store, keys in order with their new values."""

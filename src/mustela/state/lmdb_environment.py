@@ -19,7 +19,6 @@ from mustela.state.codec import (
     digests,
     encode_meta,
     encode_pending,
-    token_key,
 )
 from mustela.state.directories import environment_path, make_private, remove_tree
 from mustela.state.faults import (
@@ -60,7 +59,7 @@ from mustela.state.lmdb_files import (
 from mustela.state.lmdb_folding import Part, apply_part, parts_of
 from mustela.state.lmdb_lines import lines_anew, restored_lines
 from mustela.state.lmdb_packing import learn
-from mustela.state.lmdb_pendings import DecodedPending
+from mustela.state.lmdb_pendings import DecodedPending, has_pending, put_pending
 from mustela.state.lmdb_saved import fetch, save
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.lmdb_tables import apply_rows, count_rows, empty, page_bytes, read_many
@@ -157,9 +156,8 @@ class LmdbEnvironment:
         refused = meta.judged(self._spec, self._boot)
         if refused is not None:
             return refused
-        key = None if committed.token is None else token_key(committed.token)
-        has_pending = key is not None and txn.get(key, None, handle.pending) is not None
-        return compare(meta.standing, committed, has_pending=has_pending, spec=self._spec)
+        pending = has_pending(txn, handle, committed.token)
+        return compare(meta.standing, committed, has_pending=pending, spec=self._spec)
 
     def positions(self) -> dict[str, int]:
         """Return, per logged store, the changelog offset up to which the base is complete."""
@@ -191,7 +189,7 @@ class LmdbEnvironment:
                     raise not_ready(condition, committed, str(self.path))
                 layer: Layer = {}
                 if condition is Condition.FOLDABLE and committed.token is not None:
-                    layer = self._pending(txn, handle, committed.token)
+                    layer = self._decoded.layer(txn, handle, committed.token, self.path)
                 view = LmdbSnapshot(txn, handle, layer, self.path, self._spec, self._views.remove)
             except BaseException:
                 txn.abort()
@@ -241,15 +239,6 @@ class LmdbEnvironment:
             raise damaged(self.path, "its description cannot be read")
         return meta
 
-    def _pending(
-        self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment, token: Token
-    ) -> Layer:
-        """Return a pending, already decoded in a process that wrote or read it before."""
-        blob = txn.get(token_key(token), None, handle.pending)
-        if blob is None:
-            raise damaged(self.path, "a pending is gone", token=token)
-        return self._decoded.layer(token, blob, self.path)
-
     # -- writing ---------------------------------------------------------------------------
 
     def write_pending(
@@ -268,7 +257,7 @@ class LmdbEnvironment:
             base = partial(self._base, txn, handle)
             changes = with_lines(self._spec.stores, changes, base, known)
             blob = encode_pending(changes)
-            txn.put(token_key(token), blob, db=handle.pending)
+            put_pending(txn, handle, token, blob)
         layer = {store: dict(rows) for store, rows in changes.items()}
         self._decoded.note(token, blob, layer)
 
@@ -296,17 +285,15 @@ class LmdbEnvironment:
     def _fold_into(self, writer: _Writer, committed: Committed, parts: list[list[Part]]) -> None:
         """Apply the next part of the committed pending; ``parts`` is what is left of it."""
         txn, handle, token = writer.txn, writer.handle, committed.token
-        has_pending = (
-            token is not None and txn.get(token_key(token), None, handle.pending) is not None
-        )
-        condition = compare(writer.standing, committed, has_pending=has_pending, spec=self._spec)
+        pending = has_pending(txn, handle, token)
+        condition = compare(writer.standing, committed, has_pending=pending, spec=self._spec)
         if condition.catches_up or condition is Condition.STALE:
             raise gone(self.path)  # it existed when the fold was decided
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))
         if condition is Condition.FOLDABLE and token is not None:
             if not parts:
-                layer = self._pending(txn, handle, token)
+                layer = self._decoded.layer(txn, handle, token, self.path)
                 parts += parts_of(txn, handle, layer, self._fold_pages())
             apply_part(txn, handle, parts.pop(0), self.path)
             if parts:

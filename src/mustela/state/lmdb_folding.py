@@ -45,7 +45,7 @@ class Part:
 
 
 def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> list[list[Part]]:
-    """Return a pending's rows, by transaction; one at least, which may be empty.
+    """Return a pending's rows, by transaction: one, or several and one without rows.
 
     Args:
         txn: Knows how large the tables are.
@@ -69,7 +69,9 @@ def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> lis
             parts[-1].append(Part(table, keys[at:end], values[at:end]))
             room -= (end - at) * each
             at = end
-    return parts
+    # Pages that a transaction leaves are used by the second after it: the next pending is put into
+    # one of its own.
+    return [*parts, []] if len(parts) > 1 else parts
 
 
 def _changed_pages(

@@ -14,7 +14,6 @@ from mustela.state.codec import (
     Layer,
     decode_meta,
     digests,
-    token_key,
 )
 from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
@@ -28,7 +27,7 @@ from mustela.state.lmdb_files import (
     map_bytes_of,
     reported,
 )
-from mustela.state.lmdb_pendings import DecodedPending
+from mustela.state.lmdb_pendings import DecodedPending, has_pending
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.protocol import Standing, compare, not_ready
@@ -220,19 +219,17 @@ class LmdbReaders:
         if blob is not None and meta is None:
             raise damaged(path, "its description cannot be read")
         refused = None if meta is None else meta.judged(spec, self._boot)
-        pending = None if token is None else txn.get(token_key(token), None, handle.pending)
+        pending = has_pending(txn, handle, token)
         standing = Standing() if meta is None else meta.standing
-        condition = refused or compare(
-            standing, committed, has_pending=pending is not None, spec=spec
-        )
+        condition = refused or compare(standing, committed, has_pending=pending, spec=spec)
         wanted = digests(spec)
         if wanted and meta is not None and condition.ready and meta.indexes != wanted:
             condition = Condition.BEHIND  # the lines of an index are still to be made
         if not condition.ready:
             raise not_ready(condition, committed, str(path))
         layer: Layer = {}
-        if condition is Condition.FOLDABLE and token is not None and pending is not None:
-            layer = files.decoded.layer(token, pending, path)
+        if condition is Condition.FOLDABLE and token is not None:
+            layer = files.decoded.layer(txn, handle, token, path)
         files.checked = _Checked(blob, spec, committed, layer)
         return layer
 

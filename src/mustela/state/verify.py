@@ -19,6 +19,7 @@ import lmdb
 
 from mustela.state.codec import (
     PACKED_PREFIX,
+    TOKEN_BYTES,
     decode_bucket,
     decode_meta,
     decode_packed,
@@ -66,6 +67,7 @@ def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object)
     probe = txn.cursor(database)  # pyright: ignore[reportArgumentType]
     count = 0
     last: bytes | None = None
+    pendings: dict[bytes, list[bytes]] = {}
     for key, value in cursor:
         count += 1
         if last is not None and key <= last:
@@ -74,8 +76,12 @@ def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object)
         # Pages are visited by number; a key must also be found through its branch pages.
         if not probe.set_key(key):
             return "a key that is there cannot be found"
-        if not _is_sound(kind, key, value):
+        if kind == b"pending":  # in pieces, under keys that begin with the token's
+            pendings.setdefault(key[:TOKEN_BYTES], []).append(value)
+        elif not _is_sound(kind, key, value):
             return "a value is not what was written"
+    if not all(decode_pending(b"".join(pieces)) is not None for pieces in pendings.values()):
+        return "a pending is not what was written"
     return None if count == entries else f"{count} entries of {entries} were found"
 
 
@@ -85,9 +91,9 @@ def _is_sound(kind: bytes, key: bytes, value: bytes) -> bool:
     if kind == b"odd":
         rows = decode_bucket(key, value)
         return rows is not None and all(stored_key(whole) == key for whole in rows)
-    if kind == b"meta":
-        return (decode_packed if key.startswith(PACKED_PREFIX) else decode_meta)(value) is not None
-    return kind == b"pending" and decode_pending(value) is not None
+    if kind != b"meta":
+        return False
+    return (decode_packed if key.startswith(PACKED_PREFIX) else decode_meta)(value) is not None
 
 
 def verify_environments(paths: Iterable[Path], *, timeout_s: float = 600) -> list[Path]:
