@@ -25,6 +25,7 @@ from mustela.state.protocol import Standing
 __all__ = [
     "CHECK_BYTES",
     "KEY_BYTES_MAX",
+    "META_KEY",
     "PACKED_PREFIX",
     "TOKEN_BYTES",
     "Layer",
@@ -51,6 +52,7 @@ KEY_BYTES_MAX = 511
 CHECK_BYTES = 4
 BLOB_CHECK_BYTES = 8
 ODD_PREFIX = 400
+META_KEY = b"meta"
 PACKED_PREFIX = b"packed:"
 _EMPTY_KEY = b"\x00"
 _TOKEN = struct.Struct(">QQQ")

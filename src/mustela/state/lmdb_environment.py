@@ -13,6 +13,7 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
+    META_KEY,
     Layer,
     Meta,
     decode_meta,
@@ -76,8 +77,6 @@ from mustela.state.protocol import (
 from mustela.state.runs import in_key_order
 
 __all__ = ["LmdbEnvironment"]
-
-_META_KEY = b"meta"
 
 
 @dataclass(slots=True)
@@ -231,7 +230,7 @@ class LmdbEnvironment:
         return [found.get(key) for key in keys]
 
     def _read_meta(self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment) -> Meta | None:
-        blob = txn.get(_META_KEY, None, handle.meta)
+        blob = txn.get(META_KEY, None, handle.meta)
         if blob is None:
             return None
         meta = decode_meta(blob)
@@ -368,7 +367,7 @@ class LmdbEnvironment:
                     yield writer
                     self._renew_lines(writer)
                     meta.take(writer.standing)
-                    txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+                    txn.put(META_KEY, encode_meta(meta), db=handle.meta)
                 self._written = handle.env.info()["last_txnid"]
 
     @contextmanager
@@ -419,7 +418,7 @@ class LmdbEnvironment:
             return
         meta.use(self._boot)
         with handle.env.begin(write=True) as txn:
-            txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+            txn.put(META_KEY, encode_meta(meta), db=handle.meta)
         handle.env.sync(True)
 
     # -- files -----------------------------------------------------------------------------
@@ -464,7 +463,7 @@ class LmdbEnvironment:
                     meta = self._read_meta(txn, handle)
                     if meta is None or not meta.let_go(self._boot):
                         return
-                    txn.put(_META_KEY, encode_meta(meta), db=handle.meta)
+                    txn.put(META_KEY, encode_meta(meta), db=handle.meta)
                 handle.env.sync(True)
                 squeeze(self._root, self.path, handle)
 

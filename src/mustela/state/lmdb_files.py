@@ -41,6 +41,7 @@ __all__ = [
     "compressed_of",
     "damaged",
     "map_bytes_of",
+    "meta_table",
     "open_handle",
     "refuse",
     "reported",
@@ -86,7 +87,7 @@ class OpenEnvironment:
 
     Attributes:
         env: LMDB's.
-        meta: The database with the description.
+        meta: The database with the description; see `meta_table`.
         pending: That of the changes that are not folded.
         stores: Those of rows, by table.
         odd: Those of rows with odd keys.
@@ -282,7 +283,7 @@ def _check_length(env: lmdb.Environment, path: Path) -> None:
 
 
 def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) -> OpenEnvironment:
-    names = [b"meta", b"pending"]
+    names = [b"pending"]
     tables = tables_of(spec.stores)
     for table in tables:
         names += [b"store:" + table.encode(), b"odd:" + table.encode()]
@@ -290,15 +291,16 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
     # The handles of a read transaction would end with it, so this one writes nothing.
     # Only tables of lines may come later, with an index that the program did not have.
     fresh = not env.stat()["entries"]
-    needed = len(spec.stores) * 2 + 2
+    needed = len(spec.stores) * 2 + 1
     with env.begin(write=True) as txn:
         found = {
             name: env.open_db(name, txn=txn, create=fresh or at >= needed)
             for at, name in enumerate(names)
         }
+        meta = meta_table(env, txn)
     return OpenEnvironment(
         env=env,
-        meta=found[b"meta"],
+        meta=meta,
         pending=found[b"pending"],
         stores={table: found[b"store:" + table.encode()] for table in tables},
         odd={table: found[b"odd:" + table.encode()] for table in tables},
@@ -306,6 +308,17 @@ def _open_databases(env: lmdb.Environment, path: Path, spec: EnvironmentSpec) ->
         pid=os.getpid(),
         compressed=compressed_of(spec),
     )
+
+
+def meta_table(env: lmdb.Environment, txn: lmdb.Transaction[bytes]) -> Database:
+    """Return the table with the description: LMDB's own of all tables, which saves a page.
+
+    It has a table of its own in files that were made before; a compaction leaves that out.
+    """
+    try:
+        return env.open_db(b"meta", txn=txn, create=False)
+    except (lmdb.NotFoundError, lmdb.IncompatibleError):  # nothing of that name, or a row
+        return env.open_db(None, txn=txn)
 
 
 def closed(path: Path) -> StateNotReadyError:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mustela.state.codec import (
+    META_KEY,
+    PACKED_PREFIX,
     Packed,
     decode_packed,
     encode_packed,
@@ -124,8 +126,9 @@ def resealed(
 
 
 def settled(txn: Txn, handle: OpenEnvironment, path: Path) -> list[tuple[bytes, bytes]]:
-    """Return the rows of the table with the meta, for a copy whose rows are all resealed."""
-    found = dict(iter(txn.cursor(handle.meta)))
+    """Return the meta and what is beside it, for a copy whose rows are all resealed."""
+    rows = iter(txn.cursor(handle.meta))
+    found = {key: row for key, row in rows if key == META_KEY or key.startswith(PACKED_PREFIX)}
     for store in handle.stores:
         packed = _packed(txn, handle, store, path)
         if packed is not None and store in handle.compressed:

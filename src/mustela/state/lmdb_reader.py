@@ -11,6 +11,7 @@ from typing import NamedTuple
 import lmdb
 
 from mustela.state.codec import (
+    META_KEY,
     Layer,
     decode_meta,
     digests,
@@ -25,6 +26,7 @@ from mustela.state.lmdb_files import (
     OpenEnvironment,
     damaged,
     map_bytes_of,
+    meta_table,
     reported,
 )
 from mustela.state.lmdb_pendings import DecodedPending, has_pending
@@ -33,8 +35,6 @@ from mustela.state.memory import MemoryEnvironment
 from mustela.state.protocol import Standing, compare, not_ready
 
 __all__ = ["LmdbReaders"]
-
-_META_KEY = b"meta"
 
 
 class _Checked(NamedTuple):
@@ -206,7 +206,7 @@ class LmdbReaders:
     ) -> Layer:
         """Return what lies above the base; raise if the committed state is not here."""
         handle, token = files.handle, committed.token
-        blob = txn.get(_META_KEY, None, handle.meta)
+        blob = txn.get(META_KEY, None, handle.meta)
         known = files.checked
         if (
             known is not None
@@ -258,9 +258,11 @@ def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnviro
             env.close()
             return None
         stores = [(table, table.encode()) for table in tables]
+        with env.begin() as txn:
+            meta = meta_table(env, txn)
         return OpenEnvironment(
             env=env,
-            meta=env.open_db(b"meta", create=False),
+            meta=meta,
             pending=env.open_db(b"pending", create=False),
             stores={name: env.open_db(b"store:" + data, create=False) for name, data in stores},
             odd={name: env.open_db(b"odd:" + data, create=False) for name, data in stores},

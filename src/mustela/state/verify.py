@@ -18,6 +18,7 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
+    META_KEY,
     PACKED_PREFIX,
     TOKEN_BYTES,
     decode_bucket,
@@ -48,16 +49,27 @@ def check_environment(path: Path) -> str | None:
 
 def _check(env: lmdb.Environment) -> str | None:
     with env.begin() as txn:
-        names = [key for key, _ in txn.cursor()]
-        for name in names:
-            database = env.open_db(name, txn=txn, create=False)
-            fault = _check_database(txn, name, database)
+        for name, row in list(txn.cursor()):
+            if name == META_KEY or name.startswith(PACKED_PREFIX):
+                fault = _check_description(env, txn, name, row)
+            else:
+                fault = _check_database(txn, name, env.open_db(name, txn=txn, create=False))
             if fault is not None:
                 return f"{name.decode(errors='replace')}: {fault}"
         # The walk above visits only pages in use; a compacting copy reads the list of free ones.
         with Path(os.devnull).open("wb") as sink:
             env.copyfd(sink.fileno(), compact=True, txn=txn)
     return None
+
+
+def _check_description(
+    env: lmdb.Environment, txn: lmdb.Transaction[bytes], name: bytes, row: bytes
+) -> str | None:
+    """Check a row among the names of tables; in older files that name is a table of such rows."""
+    try:
+        return _check_database(txn, name, env.open_db(name, txn=txn, create=False))
+    except lmdb.IncompatibleError:
+        return None if _is_sound(META_KEY, name, row) else "a value is not what was written"
 
 
 def _check_database(txn: lmdb.Transaction[bytes], name: bytes, database: object) -> str | None:
@@ -91,7 +103,7 @@ def _is_sound(kind: bytes, key: bytes, value: bytes) -> bool:
     if kind == b"odd":
         rows = decode_bucket(key, value)
         return rows is not None and all(stored_key(whole) == key for whole in rows)
-    if kind != b"meta":
+    if kind != META_KEY:
         return False
     return (decode_packed if key.startswith(PACKED_PREFIX) else decode_meta)(value) is not None
 
