@@ -123,6 +123,10 @@ class LmdbEnvironment:
         self._views: list[LmdbSnapshot] = []
         self._written = -1
         self._decoded = DecodedPending()
+        # Rows and their lines in an index are folded at once: a restore that goes on from the base
+        # takes the lines for those of its rows.
+        is_indexed = any(store.indexes for store in spec.stores)
+        self._fold_pages = sys.maxsize if is_indexed else self._options.fold_pages
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -270,16 +274,15 @@ class LmdbEnvironment:
     def _folded(self, committed: Committed, token: Token | None = None) -> Generator[_Writer]:
         """Fold the committed pending, and run a block in the last transaction that this takes."""
         parts: list[list[Part]] = []
-        with self._alone():
-            while True:
-                with self._writing() as writer:
-                    if token is not None:
-                        check_fence(writer.standing, token.incarnation, str(self.path))
-                        check_token(token, committed)
-                    self._fold_into(writer, committed, parts)
-                    if not parts:
-                        yield writer
-                        return
+        while True:
+            with self._writing() as writer:
+                if token is not None:
+                    check_fence(writer.standing, token.incarnation, str(self.path))
+                    check_token(token, committed)
+                self._fold_into(writer, committed, parts)
+                if not parts:
+                    yield writer
+                    return
 
     def _fold_into(self, writer: _Writer, committed: Committed, parts: list[list[Part]]) -> None:
         """Apply the next part of the committed pending; ``parts`` is what is left of it."""
@@ -290,25 +293,18 @@ class LmdbEnvironment:
             raise gone(self.path)  # it existed when the fold was decided
         if not condition.ready:
             raise not_ready(condition, committed, str(self.path))
+        if condition is not Condition.FOLDABLE or writer.standing.folding is None:
+            parts.clear()  # nothing has been folded yet, or somebody else has folded the rest
         if condition is Condition.FOLDABLE and token is not None:
             if not parts:
                 layer = self._decoded.layer(txn, handle, token, self.path)
-                parts += parts_of(txn, handle, layer, self._fold_pages())
+                parts += parts_of(txn, handle, layer, self._fold_pages)
             apply_part(txn, handle, parts.pop(0), self.path)
             if parts:
                 writer.standing.folding = token
                 return
             writer.standing.move_to(committed)
         txn.drop(handle.pending, delete=False)
-
-    def _fold_pages(self) -> int:
-        """Return how many pages a transaction of a fold may change.
-
-        Rows and their lines in an index stay together: a restore that goes on from the base takes
-        the lines for those of its rows.
-        """
-        is_indexed = any(store.indexes for store in self._spec.stores)
-        return sys.maxsize if is_indexed else self._options.fold_pages
 
     def restore(  # noqa: PLR0913 - rows, where they belong, and who writes them
         self,
@@ -355,7 +351,9 @@ class LmdbEnvironment:
     @contextmanager
     def _writing(self) -> Generator[_Writer]:
         """Run a block in a write transaction that ends with the meta."""
-        with self._alone(), self._dropping():
+        if self._usable() is None or not self.path.exists():
+            make_private(self._root, self.path.parent)
+        with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
                 check_readers(handle.env, self.path, self._options.reader_writes_max)
@@ -369,14 +367,6 @@ class LmdbEnvironment:
                     meta.take(writer.standing)
                     txn.put(META_KEY, encode_meta(meta), db=handle.meta)
                 self._written = handle.env.info()["last_txnid"]
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """Hold the write lock."""
-        if self._usable() is None or not self.path.exists():
-            make_private(self._root, self.path.parent)
-        with self._lock.held():
-            yield
 
     @contextmanager
     def _dropping(self) -> Generator[None]:

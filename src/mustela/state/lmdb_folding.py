@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Part", "apply_part", "parts_of"]
 
 
+_FEW = 32
+"""So many rows are written in one transaction, without a look at the tables."""
+
 _PARTS_MAX = 16
 """More transactions would free little more, and each of them counts for an open reader."""
 
@@ -55,6 +58,8 @@ def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> lis
         pages: About how many pages a transaction may change; more if there would be very many.
     """
     known = {table: rows for table, rows in layer.items() if rows and table in handle.stores}
+    if sum(map(len, known.values())) <= _FEW:
+        return [[Part(table, list(rows), list(rows.values())) for table, rows in known.items()]]
     changed = {table: _changed_pages(txn, handle, table, rows) for table, rows in known.items()}
     most = max(pages, sum(changed.values()) / _PARTS_MAX)
     parts: list[list[Part]] = [[]]
@@ -79,7 +84,7 @@ def _changed_pages(
 ) -> float:
     """Return about how many pages rows change in a table, in no order, or add to it."""
     stat = txn.stat(handle.stores[table])
-    size = sum(len(key) + len(value or b"") for key, value in rows.items())
+    size = sum(map(len, rows)) + sum(map(len, filter(None, rows.values())))
     return max(1.0, min(len(rows), stat["leaf_pages"]) + size / stat["psize"])
 
 

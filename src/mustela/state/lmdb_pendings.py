@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodedPending", "has_pending", "pieces_of", "put_pending"]
 
+_SMALL_BYTES = 4_000
 _PAGE_HEAD_BYTES = 16
 _NUMBER_BYTES = 4
 
@@ -33,8 +34,12 @@ def has_pending(txn: Txn, handle: OpenEnvironment, token: Token | None) -> bool:
 
 def put_pending(txn: Txn, handle: OpenEnvironment, token: Token, blob: bytes) -> None:
     """Store a pending."""
+    key = token_key(token)
+    if len(blob) <= _SMALL_BYTES:
+        txn.put(key, blob, db=handle.pending)
+        return
     size = handle.env.stat()["psize"] - _PAGE_HEAD_BYTES
-    txn.cursor(handle.pending).putmulti(pieces_of(token_key(token), blob, size))
+    txn.cursor(handle.pending).putmulti(pieces_of(key, blob, size))
 
 
 def pieces_of(key: bytes, blob: bytes, size: int) -> list[tuple[bytes, bytes]]:

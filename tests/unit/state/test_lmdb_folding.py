@@ -34,13 +34,15 @@ class Group:
         self.state = committed(None)
         self.model: dict[bytes, bytes] = {}
         self._draw = random.Random(7)
+        self._count = 0
 
     def epoch(self, rows: int) -> dict[bytes, bytes]:
         number = 1 if self.state.token is None else self.state.token.epoch + 1
         fresh = {self.key(): self._draw.randbytes(100) for _ in range(rows)}
         token = Token(1, number, 0)
         self.environment.write_pending(token, self.state, {"counts": sorted(fresh.items())})
-        self.state = committed(token, counts=number * rows)
+        self._count += rows
+        self.state = committed(token, counts=self._count)
         self.model.update(fresh)
         return fresh
 
@@ -151,8 +153,8 @@ def test_rows_and_their_lines_stay_together(root):
     stores = (StoreSpec(name="counts", indexes=(("first", Index(len)),)),)
     plain = Group(root / "plain", spec=make_spec(stores=(StoreSpec(name="counts"),)), fold_pages=8)
     indexed = Group(root / "indexed", spec=make_spec(stores=stores), fold_pages=8)
-    assert plain.environment._fold_pages() == 8
-    assert indexed.environment._fold_pages() > 10**9
+    assert plain.environment._fold_pages == 8
+    assert indexed.environment._fold_pages > 10**9
     for group in (plain, indexed):
         group.environment.close(clean=False)
 
@@ -175,4 +177,31 @@ def test_parts_are_in_order_and_complete(root):
             told[one.table] += zip(one.keys, one.values, strict=True)
     assert told == {"counts": list(small.items()), "totals": list(large.items())}
     assert 5 <= len(parts) <= 12
+    group.environment.close(clean=False)
+
+
+def test_a_fold_that_another_process_finished_is_not_gone_on_with(root, monkeypatch):
+    """The lock is free between two parts; what is left of the fold is void then."""
+    group = Group(root, fold_pages=PAGES)
+    group.epoch(2_000)
+    parts: list[list[Part]] = []
+
+    def helped(txn, handle, part, path):
+        parts.append(part)
+        apply_part(txn, handle, part, path)
+
+    def helping(environment, *arguments):
+        if len(parts) == 2:
+            monkeypatch.undo()
+            environment.fold(group.state)
+        return writing(environment, *arguments)
+
+    writing = lmdb_environment.LmdbEnvironment._writing
+    monkeypatch.setattr(lmdb_environment, "apply_part", helped)
+    monkeypatch.setattr(lmdb_environment.LmdbEnvironment, "_writing", helping)
+    group.epoch(5)
+    assert len(parts) == 2
+    assert rows_of(group.environment, group.state) == sorted(group.model.items())
+    group.environment.fold(group.state)
+    assert rows_of(group.environment, group.state) == sorted(group.model.items())
     group.environment.close(clean=False)
