@@ -84,6 +84,11 @@ class TransactionCoordinator:
         self._since = perf_counter()
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a ticket; there is none before `open` and after an error."""
+        return self._ticket is not None
+
+    @property
     def ticket(self) -> Ticket:
         """What was given last.
 
