@@ -16,13 +16,17 @@ __all__ = ["ask_no_test_helpers"]
 
 
 def _is_scalar(value: Any) -> bool:
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)
+    return isinstance(value, _numpy_type("generic"))
 
 
 def _is_array(value: Any) -> bool:
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray) and bool(value.ndim == 1)
+    return isinstance(value, _numpy_type("ndarray")) and bool(value.ndim == 1)
+
+
+def _numpy_type(name: str) -> type[Any] | tuple[()]:
+    """Return a type of NumPy's, or none: another thread may be importing it at this moment."""
+    found: type[Any] | tuple[()] = getattr(sys.modules.get("numpy"), name, ())
+    return found
 
 
 _QUESTIONS = {

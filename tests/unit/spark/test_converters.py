@@ -21,6 +21,12 @@ assert not any(converter.can_convert(object()) for converter in protocol.INPUT_C
 loaded = {"numpy", "pandas", "pyarrow", "pyspark.testing"} & set(sys.modules)
 assert not loaded, loaded
 
+from types import ModuleType
+
+sys.modules["numpy"] = ModuleType("numpy")  # as another thread finds it that comes while it loads
+assert not any(converter.can_convert(object()) for converter in protocol.INPUT_CONVERTER)
+del sys.modules["numpy"]
+
 import numpy
 kinds = {
     type(converter).__name__
