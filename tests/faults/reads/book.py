@@ -1,0 +1,161 @@
+"""What each committed epoch left in each store, by the changelogs and the epoch records alone.
+
+Rows are read as committed, cut where an epoch's record says that each changelog ended, and decoded
+here, from what the layouts of the kinds are: nothing of the library that reads stores has a part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import unpack_from
+from typing import Any
+
+import msgspec
+
+from mustela import App
+from mustela.runtime.record.epoch_record import EpochRecord
+from tests.faults.feed import read_all
+from tests.faults.reads.program import KEY_GROUPS, WINDOW_MS, Program, Shape
+from tests.faults.watch import Row
+
+__all__ = ["Book", "Contents", "Place", "book_of"]
+
+Place = tuple[str, int | None, int | None]
+"""A record's key, and the start and end of its window or session."""
+Contents = Mapping[Place, Any]
+"""The values of a store."""
+
+_TIME = 8
+_SIGN = 1 << 63
+_ORDERED_FROM = 0x40
+_KEY_ROW = 1
+
+
+class Book:
+    """The contents of all stores as of each epoch.
+
+    Args:
+        records: The records of the epochs, in order; a claim repeats that of an epoch.
+        logs: By store, the committed rows of its changelog, by partition.
+        shapes: What the stores are.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[EpochRecord],
+        logs: Mapping[str, Mapping[int, Sequence[Row]]],
+        shapes: Mapping[str, Shape],
+    ) -> None:
+        self._epochs: dict[int, dict[str, Contents]] = {}
+        taken = {(store, number): 0 for store, parts in logs.items() for number in parts}
+        rows: dict[str, dict[bytes, bytes]] = {store: {} for store in logs}
+        now: dict[str, Contents] = {store: {} for store in logs}
+        for record in records:
+            for store, ends in record.changelog_ends.items():
+                changed = False
+                for number, end in enumerate(ends):
+                    log, at = logs.get(store, {}).get(number, ()), taken.get((store, number), 0)
+                    while at < len(log) and log[at].offset < end:
+                        _apply(rows[store], log[at])
+                        at, changed = at + 1, True
+                    taken[store, number] = at
+                if changed:
+                    now[store] = _decoded(rows[store], shapes[store])
+            self._epochs[record.epoch] = dict(now)
+        self._epochs.setdefault(0, {})
+
+    def __contains__(self, epoch: int) -> bool:
+        return epoch in self._epochs
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def at(self, epoch: int, store: str) -> Contents:
+        """Return what an epoch left in a store."""
+        return self._epochs[epoch].get(store, {})
+
+    def since(self, epoch: int) -> list[int]:
+        """Return an epoch and all later ones."""
+        return sorted(number for number in self._epochs if number >= epoch)
+
+
+def book_of(servers: str, name: str, program: Program, records: Iterable[EpochRecord]) -> Book:
+    """Read what an application has committed.
+
+    Args:
+        servers: The broker.
+        name: The application.
+        program: The newest release that it had, with all stores.
+        records: The records of its epochs, in order.
+    """
+    app = App(name, bootstrap_servers=servers, key_groups=KEY_GROUPS)
+    app.topology(lambda builder: program.build(builder, name))
+    names = app.built_plan().log_names
+    logs = {
+        store: read_all(servers, f"{name}-{names[store]}-changelog", KEY_GROUPS)
+        for store in program.shapes
+    }
+    return Book(records, logs, program.shapes)
+
+
+def _apply(rows: dict[bytes, bytes], row: Row) -> None:
+    assert row.key is not None
+    if row.value is None:
+        rows.pop(row.key, None)
+    else:
+        rows[row.key] = row.value
+
+
+def _decoded(rows: Mapping[bytes, bytes], shape: Shape) -> Contents:
+    found: dict[Place, Any] = {}
+    for key, row in sorted(rows.items()):
+        for place, value in _LAYOUTS[shape.layout](key, row):
+            found[place] = _VALUES[shape.value](value)
+    return found
+
+
+Decoded = Iterable[tuple[Place, bytes]]
+
+
+def _keyed(key: bytes, row: bytes) -> Decoded:
+    yield (key.decode(), None, None), row[_TIME:]
+
+
+def _window(key: bytes, row: bytes) -> Decoded:
+    if key[0] >= _ORDERED_FROM:
+        start = unpack_from(">Q", key)[0] - _SIGN
+        yield (key[_TIME:].decode(), start, start + WINDOW_MS), row[_TIME:]
+
+
+def _session(key: bytes, row: bytes) -> Decoded:
+    if key[0] == _KEY_ROW:
+        for start, end, value in msgspec.msgpack.decode(row[_TIME:]):
+            yield (key[1:].decode(), start, end), value
+
+
+def _versioned(key: bytes, row: bytes) -> Decoded:
+    if key[0] == _KEY_ROW and row[_TIME] == 1:
+        yield (key[1:].decode(), None, None), row[_TIME + 1 :]
+
+
+def _lines(key: bytes, row: bytes) -> Decoded:
+    """A row of one place of a key; all rows of a key have places of their own."""
+    if key[0] == _KEY_ROW:
+        length = int.from_bytes(key[1:3], "big")
+        name, place = key[3 : 3 + length].decode(), key[3 + length :]
+        yield (name, int.from_bytes(place, "big"), None), row
+
+
+_LAYOUTS: dict[str, Callable[[bytes, bytes], Decoded]] = {
+    "keyed": _keyed,
+    "window": _window,
+    "session": _session,
+    "versioned": _versioned,
+    "lines": _lines,
+}
+_VALUES: dict[str, Callable[[bytes], Any]] = {
+    "int": lambda value: int.from_bytes(value, "big", signed=True),
+    "str": bytes.decode,
+    "json": json.loads,
+}
