@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,8 @@ from confluent_kafka import Producer
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.tools import TailOptions, tail
-from tests.cluster.rig import Cluster, Host
+from mustela.java import find_java
+from tests.cluster.rig import SPARK, Cluster, Host
 from tests.patience import PATIENCE_S, looks
 
 __all__ = ["Program"]
@@ -56,8 +57,26 @@ class Program:
     @contextmanager
     def running(self, *words: str) -> Generator[Program]:
         """Run ``mustela run`` with further words for as long as the block lasts."""
-        command = [sys.executable, "-m", "mustela.cli.main", "run", *words, "--json"]
-        how: dict[str, Any] = {"log": "app.log", "directory": PLACE}
+        with self.started([sys.executable, "-m", "mustela.cli.main", "run", *words, "--json"]):
+            yield self
+
+    @contextmanager
+    def submitted(self, *words: str) -> Generator[Program]:
+        """Run ``spark-submit`` with further words for as long as the block lasts."""
+        environment = {
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(SPARK),
+        }
+        with self.started([str(SPARK / "bin/spark-submit"), *words], environment):
+            yield self
+
+    @contextmanager
+    def started(
+        self, command: list[str], environment: Mapping[str, str] | None = None
+    ) -> Generator[Program]:
+        """Run a program for as long as the block lasts."""
+        how: dict[str, Any] = {"log": "app.log", "directory": PLACE, "environment": environment}
         with self.cluster.running(self.host, command, **how) as process:
             self._process = process
             yield self
@@ -70,6 +89,15 @@ class Program:
         code = process.wait(PATIENCE_S)
         assert code == 0, self.host.said(log)
         return self.host.said(log)
+
+    def log(self) -> str:
+        """Return the last that the program printed."""
+        return self.host.said("app.log")[-6000:]
+
+    def rows(self, topic: str) -> list[tuple[str, str]]:
+        """Return the committed rows of a topic, as text."""
+        found = tail(self.properties, topic, TailOptions(until_end=True))
+        return [((row.key or b"").decode(), (row.value or b"").decode()) for row in found]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of a kind so far."""

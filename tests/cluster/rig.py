@@ -27,7 +27,7 @@ from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.cluster.network import NEW_HOST, entered, ip
 from tests.patience import looks
 
-__all__ = ["BROKER_ADDRESS", "Cluster", "Host", "Hosts"]
+__all__ = ["BROKER_ADDRESS", "SPARK", "Cluster", "Host", "Hosts"]
 
 BROKER_ADDRESS = "10.213.7.1"
 _NET = "10.213.7"
@@ -39,7 +39,7 @@ _CORES = 2
 _MEMORY = "1400m"
 _STOPS_S = 60.0
 _FIRST = Path(__file__).with_name("first.py")
-_SPARK = Path(pyspark.__file__).parent
+SPARK = Path(pyspark.__file__).parent
 
 
 class Host:
@@ -174,7 +174,7 @@ class Host:
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     def start_master(self) -> None:
-        """Run Spark's master here, also after each boot."""
+        """Run Spark's master here, also after each boot; it remembers workers and applications."""
         self._start("Master", "--host", self.address, "--port", str(_MASTER_PORT))
 
     def start_worker(self) -> None:
@@ -185,12 +185,14 @@ class Host:
     def _start(self, which: str, *words: str) -> None:
         package = f"org.apache.spark.deploy.{which.lower()}.{which}"
         java = find_java()
-        command = [str(java.executable), "-cp", f"{_SPARK}/jars/*", "-Xmx256m"]
+        command = [str(java.executable), "-cp", f"{SPARK}/jars/*", "-Xmx256m"]
         command += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *MODULE_OPTIONS]
+        command += ["-Dspark.deploy.recoveryMode=FILESYSTEM"]
+        command += [f"-Dspark.deploy.recoveryDirectory={self._cluster.disk_at}/recovery"]
         command += [package, "--webui-port", str(_WEB_PORT), *words]
         environment = {
             "JAVA_HOME": str(java.home),
-            "SPARK_HOME": str(_SPARK),
+            "SPARK_HOME": str(SPARK),
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_IP": self.address,
             "SPARK_LOCAL_DIRS": "/tmp/spark",
@@ -232,7 +234,7 @@ class Hosts:
     def kept(self) -> list[Path]:
         """What the hosts see of this machine's /tmp: what all of them install, and share."""
         roots = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix)}
-        roots |= {find_java().home, _SPARK}
+        roots |= {find_java().home, SPARK}
         hidden = (Path("/tmp"), Path("/dev/shm"))
         below = [one for one in sorted(roots) if any(one.is_relative_to(it) for it in hidden)]
         return [self.shared, *below]
@@ -317,15 +319,15 @@ class Cluster(Hosts):
     def _settle(self) -> None:
         self._stack.enter_context(self.broker)
         self.add("master").start_master()
-        assert any(looks(self._master_answers)), self.hosts["master"].said("master.log")
+        assert any(looks(self.answers)), self.hosts["master"].said("master.log")
 
     def add_workers(self, *names: str) -> list[Host]:
         """Add hosts with a worker each, and wait until the master knows them."""
         hosts = [self.add(name) for name in names]
-        before = len(self.workers())
         for host in hosts:
             host.start_worker()
-        known = looks(lambda: len(self.workers()) == before + len(hosts))
+        added = {host.address for host in hosts}
+        known = looks(lambda: added.issubset(self.workers()))
         assert any(known), hosts[-1].said("worker.log")
         return hosts
 
@@ -334,7 +336,8 @@ class Cluster(Hosts):
         with urlopen(f"http://{_NET}.10:{_WEB_PORT}/json/", timeout=5) as page:
             return json.load(page)
 
-    def _master_answers(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether Spark's master is there."""
         try:
             return self.status()["status"] == "ALIVE"
         except (OSError, ValueError):  # it listens before it has something to say

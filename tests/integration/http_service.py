@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -18,15 +18,18 @@ class HttpService:
 
     ``fail`` lets the first n requests of an idempotency key fail with status 503, ``hang`` answers
     only when the service is closed, ``held`` when a test lets such answers go. The headers
-    ``Idempotency-Key`` are counted.
+    ``Idempotency-Key`` are counted, and with them is kept which addresses asked.
 
     Args:
         body: Gives the answer to a path instead.
+        address: Where it listens.
     """
 
-    def __init__(self, body: Callable[[str], str] = str.upper) -> None:
+    def __init__(self, body: Callable[[str], str] = str.upper, address: str = "127.0.0.1") -> None:
         self._body = body
+        self._address = address
         self.asked: Counter[str] = Counter()
+        self.asked_from: dict[str, list[str]] = defaultdict(list)
         self.most_at_once = 0
         self._now = 0
         self._lock = threading.Lock()
@@ -50,7 +53,7 @@ class HttpService:
             def handle_error(self, *_arguments: Any) -> None:
                 """A client that was killed is no error."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server((address, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def __enter__(self) -> Self:
@@ -66,7 +69,7 @@ class HttpService:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://{self._address}:{self._server.server_port}"
 
     def let_go(self) -> None:
         """Give the answers that are held, now and from now on."""
@@ -79,6 +82,7 @@ class HttpService:
         key = request.headers.get("Idempotency-Key", "")
         with self._lock:
             self.asked[key] += 1
+            self.asked_from[key].append(str(request.client_address[0]))
             nth = self.asked[key]
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)

@@ -144,6 +144,12 @@ class _Process:
     def settle_in(self, incarnation: int, marks: object) -> None:
         """The driver has cleared up: workers are on its host."""
 
+    def tell_calls(self, order: EpochOrder) -> None:
+        """Workers see for themselves."""
+
+    def callers(self) -> None:
+        """As they do, nobody has to tell."""
+
 
 class SimEngine:
     """Runs epochs in the simulated world; see `mustela.runtime.engine.Engine`."""

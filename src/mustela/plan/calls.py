@@ -17,6 +17,7 @@ __all__ = [
     "CallOutcome",
     "CallRequest",
     "CallTape",
+    "CallersSeen",
     "Fate",
     "Result",
     "StepCalls",
@@ -84,6 +85,20 @@ class Result(NamedTuple):
     value: Any
     timestamp: int | None = None
     headers: Headers | None = None
+
+
+class CallersSeen(NamedTuple):
+    """The processes of a host that make calls, as a task there sees them.
+
+    Attributes:
+        host: The host, or what of it they share: its name is in those of its owners.
+        owners: The processes that live.
+        waits: Whether the task has left calls to later ones, or has met some that are being made.
+    """
+
+    host: str
+    owners: tuple[str, ...]
+    waits: bool
 
 
 class CallTape(msgspec.Struct, array_like=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
-from mustela.plan.calls import CallTape
+from mustela.plan.calls import CallersSeen, CallOutcome, CallTape
 from mustela.plan.files import Files
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
@@ -250,6 +250,9 @@ class EpochOrder:
         triggered: Scheduled sources that tick now, whatever their schedules say; for tests.
         probe: Whether it only tests if the epoch can run; it is never committed, and its rows are
             not sent.
+        callers: The processes of all hosts that make calls, as far as the driver knows; None where
+            each task sees for itself who lives.
+        outcomes: By step, what has become of calls that were made on other hosts.
         lanes: Number of lanes; 0 for as many as the program says.
     """
 
@@ -265,6 +268,10 @@ class EpochOrder:
     left_out: tuple[LeftOut, ...] = ()
     triggered: Collection[str] = ()
     probe: bool = False
+    callers: frozenset[str] | None = None
+    outcomes: Mapping[str, tuple[CallOutcome, ...]] = field(
+        default_factory=dict[str, tuple[CallOutcome, ...]]
+    )
     lanes: int = 0
 
 
@@ -341,6 +348,8 @@ class TaskReport:
         traced: Spans for records that carry a trace context.
         measured: What it measured beside its work.
         calls: What it learned from the calls of its steps, if that is kept.
+        callers: Who makes calls on its host, if anybody does.
+        spark_stage: The stage of Spark's that it was in, or -1.
     """
 
     stage: int
@@ -357,3 +366,5 @@ class TaskReport:
     traced: list[Traced] = field(default_factory=list[Traced])
     measured: Measured = field(default_factory=Measured)
     calls: dict[str, CallTape] = field(default_factory=dict[str, CallTape])
+    callers: CallersSeen | None = None
+    spark_stage: int = -1

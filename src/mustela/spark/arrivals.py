@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from mustela.connectors.calls.spool import CallSpool, Spooled, waiting_in
-from mustela.plan.epoch import Program
+from mustela.plan.epoch import EpochOrder, Program, TaskReport
 from mustela.plan.plan import Plan
 from mustela.topology.async_calls import AsyncNode
 
@@ -34,17 +35,24 @@ def calls_root(program: Program) -> Path:
 class Arrivals:
     """Looks for outcomes that no epoch has been told of.
 
-    Only where the workers share the driver's disk; else lanes look for themselves now and then.
+    Only where the workers share the driver's disk; else see `callers`.
 
     Args:
         program: What runs.
     """
 
     def __init__(self, program: Program) -> None:
-        steps = call_steps(program.plan) if program.spool_dir else {}
+        steps = call_steps(program.plan)
         root = calls_root(program)
         self._places = {CallSpool.of_step(root, step): stage for step, stage in steps.items()}
         self._known: dict[Path, set[Spooled]] = {path: set() for path in self._places}
+
+    def tell(self, order: EpochOrder) -> EpochOrder:
+        """Return an order as it is: lanes see for themselves."""
+        return order
+
+    def hear(self, reports: Iterable[TaskReport]) -> None:
+        """Learn nothing."""
 
     def new(self) -> set[tuple[int, int]]:
         """Return the stages and key groups for which outcomes have come since the last look."""

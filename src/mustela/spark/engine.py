@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -33,8 +33,13 @@ from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
 from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
+from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
-from mustela.spark.executors import wait_for_executors
+from mustela.spark.executors import (
+    count_executors,
+    not_without_executors,
+    wait_for_executors,
+)
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
@@ -45,7 +50,7 @@ from mustela.spark.frames import (
 )
 from mustela.spark.gathered import gathered_rows
 from mustela.spark.hosts import check_hosts
-from mustela.spark.job import FrameExchange, Jobs
+from mustela.spark.job import FrameExchange, Jobs, Task
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.jvm_log import is_relayed
 from mustela.spark.masters import is_local, open_to_all
@@ -101,7 +106,7 @@ class SparkEngine:
         self._ships = 0
         self._readers: LmdbReaders | None = None
         self._shipment: Broadcast[Shipment] | None = None
-        self._arrivals: Arrivals | None = None
+        self._arrivals: Arrivals | Callers | None = None
         self._small: SmallEpochs | None = None
         self._residents: Residents | None = None
         self._watch: WorkerWatch | None = None
@@ -258,13 +263,21 @@ class SparkEngine:
         self._program = program
         if self._readers is None:
             self._readers = state_readers(program)
-        self._arrivals = Arrivals(program)
-        self._small = SmallEpochs(program)
         assert self._jobs is not None
+        self._arrivals = Arrivals(program)
+        if not self._shares_disk:
+            self._arrivals = Callers(program, self._ask, shipment, SystemClock().monotonic)
+        self._small = SmallEpochs(program)
         self._residents = Residents(self._jobs, program, shipment)
         if self._watch is not None:
             self._watch.close()
         self._watch = WorkerWatch(program, self._limits, self._say)
+
+    def _ask(self, task: Task) -> list[bytes]:
+        """Run a task on each executor, and return what the tasks gave."""
+        assert self._jobs is not None
+        with self._told_as_ours():
+            return list(self._jobs.run_tasks(max(1, count_executors(self._context)), task))
 
     def arrivals(self) -> set[tuple[int, int]]:
         """Return the key groups for which calls to the outside have ended."""
@@ -294,7 +307,9 @@ class SparkEngine:
         assert self._small is not None
         assert self._residents is not None
         assert self._watch is not None
+        assert self._arrivals is not None
         self._await_executors()
+        order = self._arrivals.tell(order)
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)
@@ -319,6 +334,7 @@ class SparkEngine:
             forget(self._program.spool_dir, order.token)
             raise
         self._small.learn(reports)
+        self._arrivals.hear(reports)
         return _SparkOutput(reports, frames, self._program.spool_dir, order)
 
     def _look_at_all(self, order: EpochOrder) -> None:
@@ -345,10 +361,13 @@ class SparkEngine:
         if len(reports) != wanted:
             msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
             raise self._incomplete(msg)
+        if not self._shares_disk and self._jobs is not None:
+            self._jobs.refuse_second_attempts(report.spark_stage for report in reports)
 
     def _guarded(self, frames: Iterator[bytes]) -> Generator[bytes]:
         """Yield frames of a job; see `_told_as_ours`."""
-        with self._told_as_ours():
+        watched = nullcontext() if self._shares_disk else not_without_executors(self._context)
+        with self._told_as_ours(), watched:
             yield from frames
 
     @contextmanager

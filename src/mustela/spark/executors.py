@@ -1,18 +1,34 @@
-"""The executors of a cluster: who is there, and waiting for somebody."""
+"""The executors of a cluster: who is there, waiting for somebody, and when nobody is left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import Any, Final
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
 from mustela.clock import Clock
 from mustela.errors import EnvironmentFault
 
-__all__ = ["DEADLINE_S", "ExecutorsMissingError", "wait_for_executors"]
+__all__ = [
+    "DEADLINE_S",
+    "NOBODY_LEFT",
+    "ExecutorsMissingError",
+    "count_executors",
+    "not_without_executors",
+    "wait_for_executors",
+]
 
 DEADLINE_S: Final = 300.0
 """So long an application waits for an executor before it fails."""
 
+NOBODY_LEFT: Final = "no executor is left"
+"""Why a job was cancelled, as Spark repeats it."""
+
+_TAG: Final = "mustela-epochs"
+_LOOK_S: Final = 1.0
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _TOLD_EVERY_S: Final = 10.0
@@ -72,3 +88,36 @@ def wait_for_executors(
             told = now
         clock.sleep(pause)
         pause = min(_PAUSE_MAX_S, 2 * pause)
+
+
+@contextmanager
+def not_without_executors(
+    context: Any, *, count: Callable[[Any], int] = count_executors, look_s: float = _LOOK_S
+) -> Generator[None]:
+    """Cancel the jobs of a block when the last executor is gone.
+
+    Spark would wait for one for ever, and then a task that had begun would refuse to run again. A
+    job that is cancelled fails, its epoch is tried again, and that waits with a deadline.
+
+    Args:
+        context: Spark's context.
+        count: Counts its executors.
+        look_s: How often to look.
+    """
+    over = Event()
+
+    def look() -> None:
+        empty = False
+        while not over.wait(look_s):
+            with suppress(Py4JError, OSError):  # the JVM ends: the job will say so
+                before, empty = empty, count(context) == 0
+                if before and empty and not over.is_set():
+                    context._jsc.sc().cancelJobsWithTag(_TAG, NOBODY_LEFT)
+
+    context.addJobTag(_TAG)
+    watch = Thread(target=look, name="mustela-executors", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -20,11 +20,12 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage]
 
 from mustela.plan.epoch import EpochOrder, Program
+from mustela.runtime.engine import EpochJobError
 from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import small_epoch_task
 from mustela.spark.worker import lane_task, source_task
 
-__all__ = ["FrameExchange", "JobAside", "Jobs"]
+__all__ = ["FrameExchange", "JobAside", "Jobs", "Task"]
 
 Task = Callable[[int, Iterable[Any]], Iterator[bytes]]
 
@@ -180,6 +181,29 @@ class Jobs:
         if self._active is None:
             self._active = self._context._jsc.sc().dagScheduler().activeJobs()
         return int(self._active.size())
+
+    def refuse_second_attempts(self, stages: Iterable[int]) -> None:
+        """See whether Spark ran each stage once.
+
+        It resubmits one whose output was lost between its end and the next stage's beginning, and
+        that does not count among ``spark.stage.maxConsecutiveAttempts``. Its tasks cannot know:
+        each of them is told that this is its first attempt.
+
+        Args:
+            stages: Spark's numbers of the stages that the tasks of an epoch were in.
+
+        Raises:
+            EpochJobError: If a stage was run twice: the epoch runs again whole.
+        """
+        tracker = self._context._jsc.sc().statusTracker()
+        for stage in sorted(set(stages) - {-1}):
+            info = tracker.getStageInfo(stage)
+            if info.isDefined() and info.get().currentAttemptId() > 0:
+                error = EpochJobError(
+                    "an executor was lost", evidence={"spark": f"stage {stage} ran twice"}
+                )
+                error.suspect = error.lost_executor = True
+                raise error
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""

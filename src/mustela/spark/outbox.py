@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
+
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.kernel.core.output import DeadLetters, Place, SinkRows, StageOutput
@@ -92,7 +94,9 @@ class Outbox:
             self._files = RowFiles(program.files, order.token.epoch, stage, task)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
-        self.report = TaskReport(stage=stage, task=task, pid=os.getpid())
+        context = TaskContext.get()
+        spark_stage = -1 if context is None else context.stageId()
+        self.report = TaskReport(stage=stage, task=task, pid=os.getpid(), spark_stage=spark_stage)
 
     def _frame(self, kind: int, stage: int, name: str, body: bytes) -> bytes:
         frame = Frame(kind, stage, self._stage, self._task, self._sequence, name, body)

@@ -25,7 +25,8 @@ from mustela.connectors.kafka.transaction import PlainSink
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.logs.output import LogOutput
-from mustela.plan.epoch import GlobalMark, Program, epochs_topic, global_identity
+from mustela.plan.calls import CallersSeen
+from mustela.plan.epoch import EpochOrder, GlobalMark, Program, epochs_topic, global_identity
 from mustela.processes import boot_id
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
@@ -122,6 +123,16 @@ class Process:
                 make_private(Path(tempfile.gettempdir()), root)
             self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
+
+    def tell_calls(self, order: EpochOrder) -> None:
+        """Tell those who make calls what the driver knows of other hosts."""
+        if self._desk() is not None:
+            assert self._calls is not None
+            self._calls.tell(order.callers, order.outcomes)
+
+    def callers(self) -> CallersSeen | None:
+        """Return who makes calls on this host, if this process does."""
+        return None if self._calls is None else self._calls.seen()
 
     @property
     def note(self) -> BusyNote:

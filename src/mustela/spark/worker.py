@@ -193,12 +193,15 @@ def lane_parcels(
         process.note.begin(stage, lane)
         try:
             _settle_in(process, order)
+            process.tell_calls(order)
             process.note.at(Activity.DECODE)
             yield from _run_lane(process, order, outbox, mine, markers)
         except Exception as error:  # noqa: BLE001 - the report carries it to the driver
             report.failure = failure_of(error)
         finally:
             process.note.at()
+            if not process.program.spool_dir:
+                report.callers = process.callers()
     report.seconds["lane"] = time.perf_counter() - started
     if stage < len(process.program.plan.stages) - 1:
         bad = failed or report.failure is not None

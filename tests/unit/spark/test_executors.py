@@ -9,8 +9,15 @@ import pytest
 
 from mustela.clock import ManualClock
 from mustela.runtime.engine import EpochJobError
-from mustela.spark.executors import DEADLINE_S, ExecutorsMissingError, wait_for_executors
+from mustela.spark.executors import (
+    DEADLINE_S,
+    NOBODY_LEFT,
+    ExecutorsMissingError,
+    not_without_executors,
+    wait_for_executors,
+)
 from mustela.spark.job_errors import job_error
+from tests.patience import looks
 
 CONTEXT: Any = SimpleNamespace(
     getConf=lambda: {"spark.executor.instances": "2"}, master="spark://a:7077"
@@ -50,6 +57,43 @@ def test_after_the_deadline_the_master_is_named_and_an_application_starts_again(
 
 def test_an_application_that_is_stopped_waits_for_nobody() -> None:
     assert waiting(lambda _: 0, stopped=lambda: True) == ([], 0)
+
+
+class Cluster:
+    """A context whose executors are counted by a test, and whose jobs are cancelled."""
+
+    def __init__(self, counts: list[int]) -> None:
+        self._counts = counts
+        self.looked = 0
+        self.cancelled: list[str] = []
+        self._jsc = SimpleNamespace(sc=lambda: self)
+
+    def addJobTag(self, tag: str) -> None:
+        self.tag = tag
+
+    def cancelJobsWithTag(self, tag: str, reason: str) -> None:
+        assert tag == self.tag
+        self.cancelled.append(reason)
+
+    def count(self, _context: object) -> int:
+        self.looked += 1
+        return self._counts[min(self.looked, len(self._counts)) - 1]
+
+
+@pytest.mark.parametrize(("counts", "cancelled"), [([2, 1, 0, 0], True), ([1, 0, 1, 0, 1], False)])
+def test_a_job_without_executors_is_cancelled_and_its_epoch_runs_again(
+    counts: list[int], cancelled: bool
+) -> None:
+    """Spark alone would wait for ever; one that comes back at once is not taken for gone."""
+    cluster: Any = Cluster(counts)
+    with not_without_executors(cluster, count=cluster.count, look_s=0.001):
+        assert any(looks(lambda: cluster.looked > 2 * len(counts)))
+    assert bool(cluster.cancelled) is cancelled
+    for reason in cluster.cancelled:
+        error = job_error(f"Job 7 cancelled {reason}", debug=False, cluster=True)
+        assert isinstance(error, EpochJobError)
+        assert error.lost_executor
+    assert NOBODY_LEFT in (cluster.cancelled or [NOBODY_LEFT])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,9 @@ import stamina
 
 from mustela.clock import Clock
 from mustela.connectors.calls.attempts import Attempts
-from mustela.connectors.calls.spool import CallSpool, Owner, Spooled
+from mustela.connectors.calls.spool import CallSpool, Owner, Spooled, host_of, living_owners
 from mustela.logs.form import bind
-from mustela.plan.calls import CallOutcome, CallRequest, Fate
+from mustela.plan.calls import CallersSeen, CallOutcome, CallRequest, Fate
 from mustela.topology.async_calls import AsyncNode
 
 __all__ = ["CallPool", "LoopThread"]
@@ -94,6 +94,9 @@ class CallPool:
         self._thread = LoopThread("calls")
         self._owner = Owner(root)
         self._steps: dict[str, ProcessCalls] = {}
+        self._host = host_of(root)
+        self._elsewhere: frozenset[str] = frozenset()
+        self._outcomes: Mapping[str, Sequence[CallOutcome]] = {}
 
     def step(self, node: AsyncNode) -> ProcessCalls:
         """Return the calls of one step."""
@@ -101,6 +104,35 @@ class CallPool:
         if found is None:
             found = self._steps[node.name] = ProcessCalls(self, node)
         return found
+
+    def tell(
+        self, callers: frozenset[str] | None, outcomes: Mapping[str, Sequence[CallOutcome]]
+    ) -> None:
+        """Note what the driver knows of other hosts; a task begins.
+
+        Args:
+            callers: The processes that make calls there.
+            outcomes: By step, what has become of calls that they made.
+        """
+        self._elsewhere = callers or frozenset()
+        self._outcomes = outcomes
+        for calls in self._steps.values():
+            calls.waits = False
+
+    def seen(self) -> CallersSeen:
+        """Return who makes calls on this host, and whether the task waits for any."""
+        waits = any(calls.waits for calls in self._steps.values())
+        return CallersSeen(self._host, living_owners(self._root), waits)
+
+    def is_elsewhere(self, owner: str) -> bool | None:
+        """Return whether a process of another host makes calls; None if it is of this one."""
+        if owner.startswith(f"{self._host}."):
+            return None
+        return owner in self._elsewhere
+
+    def told(self, step: str) -> Sequence[CallOutcome]:
+        """Return what has become of calls that other hosts made for a step."""
+        return self._outcomes.get(step, ())
 
     def close(self) -> None:
         """Give all calls up."""
@@ -150,6 +182,9 @@ class ProcessCalls:
     Args:
         pool: The process's calls.
         node: The step.
+
+    Attributes:
+        waits: Whether a task has met calls that go on beyond it.
     """
 
     def __init__(self, pool: CallPool, node: AsyncNode) -> None:
@@ -167,6 +202,7 @@ class ProcessCalls:
         self._wait_s = 0.0
         self._usual_s = 0.0
         self._alive: dict[str, bool] = {}
+        self.waits = False
 
     @property
     def owner(self) -> str:
@@ -207,7 +243,7 @@ class ProcessCalls:
         with self._changed:
             call = self._calls.get(call_id)
             if call is not None:
-                call.parked = True
+                call.parked = self.waits = True
                 return None
             found = next((one for one in self._ended if one.call_id == call_id), None)
             if found is not None:
@@ -218,11 +254,14 @@ class ProcessCalls:
         """Say whether a call is still being made."""
         with self._changed:
             if call_id in self._calls:
+                self.waits = True
                 return "running"
         if owner == self._pool.owner:
             return "lost"
         if owner not in self._alive:
-            self._alive[owner] = self._spool.is_alive(owner)
+            there = self._pool.is_elsewhere(owner)
+            self._alive[owner] = self._spool.is_alive(owner) if there is None else there
+        self.waits = self.waits or self._alive[owner]
         return "running" if self._alive[owner] else "lost"
 
     def arrived(self, call_ids: Collection[str]) -> list[CallOutcome]:
@@ -230,7 +269,10 @@ class ProcessCalls:
         if not call_ids:
             return []
         names = [name for name in self._spool.names() if name.call_id in call_ids]
-        return [found for name in names if (found := self._spool.read(name)) is not None]
+        here = [found for name in names if (found := self._spool.read(name)) is not None]
+        known = {outcome.call_id for outcome in here}
+        told = (one for one in self._pool.told(self._step) if one.call_id in call_ids)
+        return here + [one for one in told if one.call_id not in known]
 
     def sweep(self, groups: Collection[int], wanted: Collection[str]) -> None:
         """Forget outcomes that no record waits for."""

@@ -19,8 +19,9 @@ from typing import NamedTuple
 from mustela.plan.calls import CallOutcome, read_outcome, write_outcome
 from mustela.state.locking import hold, is_held
 
-__all__ = ["CallSpool", "Owner", "Spooled", "waiting_in"]
+__all__ = ["CallSpool", "Owner", "Spooled", "host_of", "living_owners", "waiting_in"]
 
+_HOST = "host"
 _OWNERS = "owners"
 _STEPS = "steps"
 
@@ -40,9 +41,9 @@ class Owner:
     """
 
     def __init__(self, root: Path) -> None:
-        self.name = uuid.uuid4().hex  # noqa: TID251 - only has to differ from others
         place = root / _OWNERS
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.name = f"{host_of(root)}.{_unique()}"
         self._path = place / self.name
         self._fd = hold(self._path)
 
@@ -53,6 +54,46 @@ class Owner:
                 self._path.unlink()
             os.close(self._fd)
             self._fd = -1
+
+
+def host_of(root: Path) -> str:
+    """Return the name of what the processes share that have the same directory of calls.
+
+    It is the directory's, which containers on one machine may each have of their own.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     host_of(Path(place)) == host_of(Path(place))
+        True
+    """
+    note = root / _HOST
+    if not note.exists():
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = root / f".{_unique()}"
+        draft.write_text(_unique(), encoding="ascii")
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(draft, note)
+        draft.unlink()
+    return note.read_text(encoding="ascii")
+
+
+def _unique() -> str:
+    return uuid.uuid4().hex  # noqa: TID251 - only has to differ from others
+
+
+def living_owners(root: Path) -> tuple[str, ...]:
+    """Return the processes of a host that make calls."""
+    try:
+        names = sorted(os.listdir(root / _OWNERS))
+    except OSError:
+        return ()
+    found: list[str] = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            if is_held(root / _OWNERS / name):
+                found.append(name)
+    return tuple(found)
 
 
 class CallSpool:
