@@ -18,6 +18,7 @@ __all__ = [
     "BatchEngineError",
     "BatchInput",
     "BatchInputError",
+    "BatchOutputError",
     "BatchRefusedError",
     "BatchRequest",
     "BatchResult",
@@ -30,6 +31,12 @@ class BatchInputError(UsageError):
     """An input of a batch does not fit the application."""
 
     code = "BATCH_INPUT"
+
+
+class BatchOutputError(UsageError):
+    """A row that a batch wrote does not fit the type of its column."""
+
+    code = "BATCH_OUTPUT"
 
 
 class BatchRefusedError(UsageError):

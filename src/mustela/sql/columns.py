@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, Protocol, cast
-from uuid import UUID
 
 import msgspec
 
 from mustela.queries.shown import StoreInfo
 from mustela.serdes.documents import form_of
-from mustela.serdes.primitives import (
-    BoolSerde,
-    BytesSerde,
-    FloatSerde,
-    IntSerde,
-    StrSerde,
-    UUIDSerde,
-)
-from mustela.serdes.row_versions import UpgradingSerde
-from mustela.serdes.rows import RowSerde
-from mustela.serdes.scalars import (
-    DateSerde,
-    DatetimeSerde,
-    DecimalSerde,
-    EnumSerde,
-    TimedeltaSerde,
-)
 from mustela.serdes.values import ValueSerde
-from mustela.sql.avro import type_of_schema
 from mustela.sql.libraries import arrow
+from mustela.sql.serdes import declared_type, form_of_serde, is_scalar
 from mustela.sql.types import Form, fields_of, form_of_type
 
 __all__ = ["TABLE_KINDS", "Column", "Concealed", "Part", "columns_of", "key_serde_of"]
@@ -43,19 +22,6 @@ TABLE_KINDS: Final = frozenset(
     {"key_value", "timestamped_key_value", "window", "session", "versioned"}
 )
 """The kinds of stores that are tables."""
-
-_SERDES: Final[tuple[tuple[type[Any], Any], ...]] = (
-    (StrSerde, str),
-    (BytesSerde, bytes),
-    (BoolSerde, bool),
-    (IntSerde, int),
-    (FloatSerde, float),
-    (UUIDSerde, UUID),
-    (DecimalSerde, Decimal),
-    (DateSerde, date),
-    (DatetimeSerde, datetime),
-    (TimedeltaSerde, timedelta),
-)
 
 
 class Concealed(Protocol):
@@ -133,10 +99,10 @@ def columns_of(info: StoreInfo, hidden: Concealed | None = None) -> list[Column]
 
 
 def _key_columns(serde: Any) -> Iterable[Column]:
-    declared = _declared(serde)
+    declared = declared_type(serde)
     fields = fields_of(declared)
     if not fields:
-        yield Column(name="key", part=Part.KEY, form=_whole(serde, declared))
+        yield Column(name="key", part=Part.KEY, form=form_of_serde(serde))
     for field in fields:
         form = form_of_type(field.type)
         yield Column(
@@ -146,14 +112,14 @@ def _key_columns(serde: Any) -> Iterable[Column]:
 
 def _value_columns(info: StoreInfo, hidden: Concealed | None) -> Iterable[Column]:
     serde, name = info.spec.read_serde, info.name
-    declared = _declared(serde)
+    declared = declared_type(serde)
     fields = fields_of(declared)
     paths = () if hidden is None else hidden.paths(name)
     if not fields:
-        form = _whole(serde, declared)
+        form = form_of_serde(serde)
         if hidden is None or not paths:
             yield Column(name="value", part=Part.VALUE, form=form)
-        elif _has_parts(serde, declared):
+        elif not is_scalar(serde):
             yield Column(name="value", part=Part.VALUE, form=_partly(serde, hidden.hider(name)))
         elif not hidden.is_named(name):
             yield Column(name="value", part=Part.VALUE, form=form)
@@ -170,10 +136,6 @@ def _value_columns(info: StoreInfo, hidden: Concealed | None) -> Iterable[Column
         )
 
 
-def _has_parts(serde: Any, declared: Any) -> bool:
-    return declared is None or not isinstance(serde, tuple(cls for cls, _ in _SERDES))
-
-
 def _partly(serde: Any, hide: Callable[[Any], Any], field: str | None = None) -> Form:
     """Return the column of something with hidden parts: what HTTP shows of it, as JSON."""
     to_document = form_of(serde).to_document
@@ -186,32 +148,6 @@ def _partly(serde: Any, hide: Callable[[Any], Any], field: str | None = None) ->
         return None if document is None else msgspec.json.encode(document).decode()
 
     return Form(arrow().string(), convert)
-
-
-def _whole(serde: Any, declared: Any) -> Form:
-    """Return the column of all of a key, or of a value that has no fields."""
-    if declared is not None:
-        return form_of_type(declared)
-    to_document = form_of(serde).to_document
-    return Form(arrow().string(), lambda value: msgspec.json.encode(to_document(value)).decode())
-
-
-def _declared(serde: Any) -> Any:
-    """Return the type that a serde reads; None if it declares none."""
-    if isinstance(serde, UpgradingSerde):
-        serde = serde.current
-    if isinstance(serde, RowSerde):
-        return serde.row
-    if isinstance(serde, EnumSerde):
-        return serde.type
-    for cls, declared in _SERDES:
-        if isinstance(serde, cls):
-            return declared
-    declared = getattr(serde, "type", None)
-    schema = getattr(serde, "schema", None)
-    if declared is None and schema is not None and getattr(serde, "kind", "") == "AVRO":
-        return type_of_schema(json.loads(schema.text))
-    return declared
 
 
 def _named(first: list[Column], values: Iterable[Column]) -> list[Column]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,12 +15,13 @@ from mustela.kernel.records.source import decode_source
 from mustela.model import Headers
 from mustela.plan.batch import SourceChunk
 from mustela.runtime.batch import BatchInput, BatchInputError
-from mustela.serdes.base import Serde
+from mustela.serdes.base import Serde, type_name
 from mustela.serdes.json import JsonSerde
 from mustela.serdes.primitives import BytesSerde, FloatSerde, StrSerde, UUIDSerde
 from mustela.serdes.structs import PydanticSerde, StructSerde
 from mustela.spark.arrow import arrow as pa
 from mustela.spark.files import RECORDS, pack_headers
+from mustela.sql.types import fields_of
 from mustela.topology.global_table import GlobalTableNode
 from mustela.topology.source import SourceNode, TableSourceNode
 
@@ -119,6 +121,8 @@ class Encoder:
         rows = _values(column)
         if isinstance(serde, _JSON):
             return self._json(rows, name)
+        if pa.types.is_struct(kind):
+            rows = self._typed(rows, serde, name)
         if isinstance(serde, FloatSerde) and pa.types.is_integer(kind):
             rows = [None if row is None else float(row) for row in rows]
         encoded, errors = serde.serialize_each(rows)
@@ -138,10 +142,24 @@ class Encoder:
             return self._json(rows, ", ".join(names))
         if serde is None:
             raise self._wrong(", ".join(names), "several columns, and the source reads bytes")
+        rows = self._typed(rows, serde, ", ".join(names))
         encoded, errors = serde.serialize_each(rows)
         if errors:
             raise self._wrong(", ".join(names), errors[0].what) from errors[0]
         return pa.array(encoded, pa.binary())
+
+    def _typed(self, rows: Sequence[Any], serde: Serde[Any], name: str) -> list[Any]:
+        """Return documents as what the serde takes: objects of the type that it declares."""
+        declared: Any = getattr(serde, "type", None)
+        if not fields_of(declared):
+            return list(rows)
+        validate = getattr(declared, "model_validate", None) or partial(
+            msgspec.convert, type=declared
+        )
+        try:
+            return [None if row is None else validate(row) for row in rows]
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            raise self._wrong(name, f"no {type_name(declared)}: {error}") from error
 
     def _json(self, rows: Sequence[Any], name: str) -> Any:
         try:
@@ -163,9 +181,37 @@ _JSON_OF = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _values(column: Any) -> list[Any]:
-    """Return a column as Python's own values: times in nanoseconds would be those of pandas."""
+    """Return a column as Python's own values.
+
+    Times in nanoseconds would be those of pandas, and maps lists of pairs.
+    """
     plain = _plain(column.type)
-    return (column if plain == column.type else column.cast(plain, safe=False)).to_pylist()
+    rows = (column if plain == column.type else column.cast(plain, safe=False)).to_pylist()
+    undo = _of_pairs(plain)
+    return rows if undo is None else [None if row is None else undo(row) for row in rows]
+
+
+def _of_pairs(kind: Any) -> Callable[[Any], Any] | None:
+    """Return what makes dicts of the pairs in a value; None if its type has no map in it."""
+    types = pa.types
+
+    def inside(inner: Any) -> Callable[[Any], Any] | None:
+        undo = _of_pairs(inner)
+        return undo and (lambda value: None if value is None else undo(value))
+
+    if types.is_map(kind):
+        item = inside(kind.item_type)
+        return lambda pairs: {key: item(value) if item else value for key, value in pairs}
+    if types.is_list(kind):
+        item = inside(kind.value_type)
+        return item and (lambda values: [item(value) for value in values])
+    if types.is_struct(kind):
+        found = {field.name: undo for field in kind if (undo := inside(field.type))}
+        if found:
+            return lambda row: {
+                name: found[name](value) if name in found else value for name, value in row.items()
+            }
+    return None
 
 
 def _plain(kind: Any) -> Any:
@@ -183,6 +229,8 @@ def _plain(kind: Any) -> Any:
         return pa.list_(_plain(kind.value_type))
     if types.is_struct(kind):
         return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     return kind
 
 

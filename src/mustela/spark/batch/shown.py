@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-import msgspec
-
+from mustela.runtime.batch import BatchOutputError
 from mustela.serdes.base import Serde
-from mustela.serdes.primitives import (
-    BoolSerde,
-    BytesSerde,
-    Float32Serde,
-    FloatSerde,
-    Int16Serde,
-    Int32Serde,
-    IntSerde,
-    StrSerde,
-    UUIDSerde,
-)
-from mustela.serdes.scalars import DateSerde, DatetimeSerde
+from mustela.serdes.primitives import Float32Serde, Int16Serde, Int32Serde
 from mustela.serdes.windowed import SessionWindowedSerde, WindowedSerde
 from mustela.spark.arrow import arrow as pa
 from mustela.spark.files import ROWS, unpack_headers
 from mustela.spark.shipment import Packed
+from mustela.sql.serdes import form_of_serde
+from mustela.sql.types import Form as Column
 
 __all__ = ["HEADERS", "Form", "each", "form_of"]
 
@@ -32,44 +22,29 @@ HEADERS: Any = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value
 
 _MOMENT: Any = pa.timestamp("us", "UTC")
 
-_TYPES: dict[type[Any], Any] = {
-    StrSerde: pa.string(),
-    IntSerde: pa.int64(),
+_NARROW: Final[dict[type[Any], Any]] = {
     Int32Serde: pa.int32(),
     Int16Serde: pa.int16(),
-    FloatSerde: pa.float64(),
     Float32Serde: pa.float32(),
-    BoolSerde: pa.bool_(),
-    BytesSerde: pa.binary(),
-    DateSerde: pa.date32(),
-    DatetimeSerde: pa.timestamp("us", "UTC"),
 }
+"""Files keep the width that topics have; SQL has one for all."""
 
 
-def _kind(serde: Serde[Any] | None) -> tuple[Any, Callable[[Any], Any] | None]:
-    """Return the Arrow type of a serde's values, and what makes a cell of a value."""
+def _column(serde: Serde[Any] | None) -> Column:
+    """Return the column of a serde's values."""
     if serde is None:
-        return pa.binary(), None
+        return Column(pa.binary())
     if isinstance(serde, WindowedSerde | SessionWindowedSerde):
-        inner, cell = _kind(serde.inner)
-        fields = [("key", inner), ("start", _MOMENT), ("end", _MOMENT)]
-        return pa.struct([pa.field(*pair) for pair in fields]), _windowed(cell)
-    if isinstance(serde, UUIDSerde):
-        return pa.string(), str
-    found = _TYPES.get(type(serde))
-    return (pa.string(), _json) if found is None else (found, None)
+        inner = _column(serde.inner)
+        fields = [("key", inner.type), ("start", _MOMENT), ("end", _MOMENT)]
 
+        def convert(window: Any) -> dict[str, Any]:
+            times = {"start": window.start * 1000, "end": window.end * 1000}
+            return {"key": inner.of(window.key), **times}
 
-def _windowed(cell: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    def show(window: Any) -> dict[str, Any]:
-        key = window.key if cell is None or window.key is None else cell(window.key)
-        return {"key": key, "start": window.start * 1000, "end": window.end * 1000}
-
-    return show
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
+        return Column(pa.struct([pa.field(*pair) for pair in fields]), convert)
+    narrow = _NARROW.get(type(serde))
+    return form_of_serde(serde) if narrow is None else Column(narrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +64,8 @@ class Form:
         """The columns."""
         return pa.schema(
             [
-                pa.field("key", _kind(self.key)[0]),
-                pa.field("value", _kind(self.value)[0]),
+                pa.field("key", _column(self.key).type),
+                pa.field("value", _column(self.value).type),
                 pa.field("timestamp", _MOMENT),
                 pa.field("headers", HEADERS),
                 pa.field("partition", pa.int32()),
@@ -99,7 +74,11 @@ class Form:
         )
 
     def rows(self, batch: Any) -> Any:
-        """Return rows as they are in files, with typed columns."""
+        """Return rows as they are in files, with typed columns.
+
+        Raises:
+            BatchOutputError: If a value does not fit its column.
+        """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         headers = [
             None if data is None else [{"key": n, "value": v} for n, v in unpack_headers(data)]
@@ -107,8 +86,8 @@ class Form:
         ]
         return pa.RecordBatch.from_arrays(
             [
-                _cells(self.key, columns["key"]),
-                _cells(self.value, columns["value"]),
+                _cells("key", self.key, columns["key"]),
+                _cells("value", self.value, columns["value"]),
                 columns["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(_MOMENT),
                 pa.array(headers, HEADERS),
                 columns["partition"],
@@ -125,14 +104,21 @@ def each(packed: Packed, batches: Iterator[Any]) -> Iterator[Any]:
         yield form.rows(batch.select(ROWS.names).cast(ROWS))
 
 
-def _cells(serde: Serde[Any] | None, column: Any) -> Any:
-    kind, cell = _kind(serde)
+def _cells(name: str, serde: Serde[Any] | None, cells: Any) -> Any:
     if serde is None:
-        return column
-    values: Sequence[Any] = serde.deserialize_many(column.to_pylist())
-    if cell is not None:
-        values = [None if value is None else cell(value) for value in values]
-    return pa.array(values, kind)
+        return cells
+    column = _column(serde)
+    values: Sequence[Any] = serde.deserialize_many(cells.to_pylist())
+    try:
+        return pa.array([column.of(value) for value in values], column.type)
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError):
+        msg = f"a row of the result does not fit its column {name}, {column.type}"
+        raise BatchOutputError(
+            msg,
+            why="a column has one type, that of the field as it is declared",
+            fix="read the bytes: result.raw(TOPIC), or to_arrow(TOPIC, raw=True)",
+            fields={"column": name},
+        ) from None
 
 
 def form_of(serdes: Sequence[tuple[Serde[Any] | None, Serde[Any] | None]]) -> Form:
