@@ -303,9 +303,17 @@ def _method_over_http(reader: Reader) -> list[str] | None:
     return found
 
 
+def _method_of_client(reader: Reader) -> list[str] | None:
+    if reader.client is None:
+        return None
+    with reader.client() as client:
+        return client.store("notes", key=str).call("lines", key="t1")
+
+
 METHODS: Final[dict[str, Callable[[Reader], list[str] | None]]] = {
     "handle": _method_of_handle,
     "http": _method_over_http,
+    "client": _method_of_client,
 }
 """The ways to a store of a kind of its own, which has methods in place of rows."""
 

@@ -179,6 +179,14 @@ class Forms(Generic[K, V]):
         rest = {name: value for name, value in bounds.items() if name not in keys}
         return Ask(path=self._path, parameters={**_parameters({**rest, **more}), **keys})
 
+    def call(self, method: str, parameters: Mapping[str, Any]) -> Ask:
+        """Return the request for what a query method gives."""
+        body = dict(parameters)
+        if "key" in body:
+            body["key"] = self._document(body["key"])
+        path = f"{self._path}/methods/{quote(method, safe='')}"
+        return Ask(method="POST", path=path, body=body)
+
     def changes(self, prefix: K | None, since: int | None) -> Ask:
         """Return the request for a stream of changes."""
         given = {} if prefix is None else {"prefix": self._text(prefix)}

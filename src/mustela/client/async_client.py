@@ -263,6 +263,19 @@ class AsyncRemoteStore(Generic[K, V]):
         """Return the versions of a key, by time."""
         return await self._of_key("versions", key, time_from, time_to, limit)
 
+    async def call(self, method: str, /, **parameters: Any) -> Any:
+        """Return what a query method of a custom store gives, as JSON has it.
+
+        Args:
+            method: Its name.
+            **parameters: Its parameters; ``key`` is of the type of the store's keys.
+
+        Raises:
+            RemoteRefusedError: If the store has no such method, or the parameters are wrong.
+            RemoteUnavailableError: If there is no answer now.
+        """
+        return (await self._client.ask(self._forms.call(method, parameters)))["result"]
+
     async def changes(
         self, *, prefix: K | None = None, since: int | None = None
     ) -> AsyncIterator[RemoteChange[K, V]]:

@@ -271,6 +271,19 @@ class RemoteStore(Generic[K, V]):
         """Return the versions of a key, by time."""
         return self._of_key("versions", key, time_from, time_to, limit)
 
+    def call(self, method: str, /, **parameters: Any) -> Any:
+        """Return what a query method of a custom store gives, as JSON has it.
+
+        Args:
+            method: Its name.
+            **parameters: Its parameters; ``key`` is of the type of the store's keys.
+
+        Raises:
+            RemoteRefusedError: If the store has no such method, or the parameters are wrong.
+            RemoteUnavailableError: If there is no answer now.
+        """
+        return self._client.ask(self._forms.call(method, parameters))["result"]
+
     def changes(
         self, *, prefix: K | None = None, since: int | None = None
     ) -> Iterator[RemoteChange[K, V]]:
