@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from mustela.admin.access import access_file, read_access
 from mustela.cli.console import ExitCode
 from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
@@ -26,7 +28,7 @@ from mustela.runtime.start.opening import check_before_start
 from mustela_dev import DevelopmentBroker
 from tests.faults.inside import await_condition
 from tests.integration.no_engine import NoEngine
-from tests.patience import PATIENCE_S, SOON
+from tests.patience import PATIENCE_S, SOON, looks
 
 pytestmark = pytest.mark.broker
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
@@ -172,35 +174,68 @@ def test_a_switch_makes_the_standby_run_and_the_other_one_wait(
     capsys: pytest.CaptureFixture[str],
     name: str,
 ) -> None:
-    """Also back again; a promotion does the same without asking, and status says who is who."""
+    """Also back again, from the command line and over HTTP; a promotion does the same unasked.
+
+    Both ways say who runs and who waits, and refuse a switch while nobody is ready.
+    """
 
     def ha(command: str, *options: str) -> int:
         return main(["ha", command, name, *options, "-b", broker.bootstrap_servers])
 
-    first = make(standby=True)
-    second = make(standby=True, state_dir=str(tmp_path / "other"))
+    first, second = (
+        make(standby=True, state_dir=str(tmp_path / place), admin={"enabled": True})
+        for place in ("one", "other")
+    )
     first.start()
     await_living(first)
     assert ha("switch") == ExitCode.USAGE
     assert "NO_STANDBY" in capsys.readouterr().err
+    refused = over_http(first, "POST", "/ha/switch")
+    assert (refused.status_code, refused.json()["code"]) == (409, "NO_STANDBY")
     second.start()
     assert second.wait_until(AppState.STANDBY, SOON), second.error
-    for old, new, command in (
-        (first, second, "switch"),
-        (second, first, "switch"),
-        (first, second, "promote"),
-    ):
+    refused = over_http(first, "POST", "/ha/promote")
+    assert (refused.status_code, refused.json()["code"]) == (409, "APP_STATE")
+
+    def by_command(command: str, _asked: App) -> None:
         while ha(command) != ExitCode.OK:  # until the standby is ready
             assert "NO_STANDBY" in capsys.readouterr().err
+
+    def by_http(command: str, asked: App) -> None:
+        for answer in looks(lambda: over_http(asked, "POST", f"/ha/{command}")):
+            if answer.status_code == 202:
+                return
+            assert answer.json()["code"] == "NO_STANDBY"
+
+    for old, new, command, by in (
+        (first, second, "switch", by_command),
+        (second, first, "switch", by_http),
+        (first, second, "promote", by_command),
+        (second, first, "promote", by_http),
+    ):
+        by(command, old if command == "switch" else new)
         assert new.wait_until(AppState.RUNNING, SOON), new.error
         if command == "promote":  # nothing is committed here that would show it at once
             old.pause()
         assert old.wait_until(AppState.STANDBY, SOON), old.error
+        old.resume()
     capsys.readouterr()
     assert ha("status", "--json") == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    assert document["running"]["incarnation"] == 4
+    assert document["running"]["incarnation"] == 5
     assert [one["memory_bytes"] > 0 for one in document["standbys"]] == [True]
+    shown, waits = (over_http(app, "GET", "/ha").json() for app in (first, second))
+    assert (shown["state"], waits["state"]) == ("running", "standby")
+    (one,) = shown["standbys"]
+    assert one["pid"] == document["standbys"][0]["pid"]
+
+
+def over_http(app: App, method: str, path: str) -> httpx.Response:
+    """Ask an instance's admin server with the token of its operator."""
+    access = read_access(access_file(app.settings))
+    assert access is not None
+    headers = {"authorization": f"Bearer {access.tokens.operate}"}
+    return httpx.request(method, access.address + path, headers=headers, timeout=PATIENCE_S)
 
 
 def test_a_paused_instance_notices_that_another_one_took_over(make: Callable[..., App]) -> None:
