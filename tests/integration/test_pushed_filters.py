@@ -72,8 +72,8 @@ def test_a_query_reads_by_its_own_filters_whatever_else_is_planned(spark_context
     session.dataSource.register(Numbers)
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     numbers = session.read.format("numbers").load()
-    queries = [numbers.where("number < 3"), numbers.where("number >= 8"), numbers]
-    plans: list[Any] = [query._jdf.queryExecution() for query in queries]
+    queries: list[Any] = [numbers.where("number < 3"), numbers.where("number >= 8"), numbers]
+    plans = [query._jdf.queryExecution() for query in queries]
     for plan in plans:
         plan.executedPlan()
     assert [plan.toRdd().getNumPartitions() for plan in plans] == [3, 2, NUMBERS]
