@@ -191,8 +191,9 @@ class Brokers:
             self._begin_end(committed=False, epoch=self._epoch)
         if self._state == "ending":
             return struct.pack(">ihqh", 0, CONCURRENT, -1, -1) + NO_TAGS
-        self._before = mine
-        self._bump()
+        if known in ((-1, -1), mine):
+            self._before = mine if known == mine else (-1, -1)
+            self._bump()
         return struct.pack(">ihqh", 0, 0, self._producer, self._epoch) + NO_TAGS
 
     def _bump(self) -> None:
