@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.paired import ROOT, Side
+from benchmarks.peers.base import PeerFailedError
 from benchmarks.process_tree import ProcessTree
 from benchmarks.receiver import Load, Receiver
 from benchmarks.trial import (
@@ -151,6 +152,7 @@ def measure(bench: Bench, side: Side, name: str, given: argparse.Namespace) -> d
 
     Raises:
         WrongOutputError: If a stamped record did not arrive exactly as often as it must.
+        PeerFailedError: If it ended or did not start, or the load did not.
     """
     workload = WORKLOADS[given.workload]
     todo = assignment(bench, workload, side, name, f"{name}.in", 0)
@@ -180,7 +182,8 @@ def measure(bench: Bench, side: Side, name: str, given: argparse.Namespace) -> d
         sender = start_load(bench, todo.input_topic, load)
         time.sleep(max(0.0, begin + given.warm_up - time.time()))
         over("load", begin + given.warm_up + given.seconds - time.time())
-        sender.wait()
+        if code := sender.wait():
+            raise PeerFailedError(f"the load generator ended with {code}")
         receiver.wait_for_count(sum(load.expected().values()), _TIMEOUT_S)
         if faults := load.faults(receiver.arrivals):
             raise WrongOutputError("; ".join(faults))
