@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar, get_origin
 
 from mustela.queries.errors import QueryError, UnknownStoreError
 from mustela.queries.source import Edition, StorePlace
+from mustela.serdes.primitives import BytesSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.reading import Reading, ReadOnlyCustomStore, ReadOnlyStore
 from mustela.state.store_kind import Queried
@@ -22,6 +23,7 @@ __all__ = [
     "place_of",
     "shown_store",
     "told_stores",
+    "without_values",
 ]
 
 
@@ -99,6 +101,17 @@ def place_of(edition: Edition, name: str) -> StorePlace:
         )
     _queried(place.spec)
     return place
+
+
+def without_values(place: StorePlace) -> StorePlace:
+    """Return a store whose values are left as they lie, for who needs keys and times alone.
+
+    Rows of several versions are read as ever: reading may leave out some of them.
+    """
+    spec = place.spec
+    if spec.row_versions is not None:
+        return place
+    return replace(place, spec=replace(spec, value_serde=BytesSerde()))
 
 
 def handle_of(spec: StoreSpec, shown: Shown, reading: Reading) -> Any:

@@ -20,6 +20,7 @@ from mustela.queries.shown import (
     place_of,
     shown_store,
     told_stores,
+    without_values,
 )
 from mustela.queries.source import Edition, StorePlace
 from mustela.state.faults import StateNotReadyError
@@ -143,15 +144,25 @@ class Snapshot:
         found = handle_of(place.spec, shown, PinnedReading(self, place, shown))
         return checked_handle(found, handle)
 
-    def part_of(self, name: str, only: Collection[int], *, timestamps: bool = False) -> Any:
+    def part_of(
+        self,
+        name: str,
+        only: Collection[int] | None,
+        *,
+        timestamps: bool = False,
+        values: bool = True,
+    ) -> Any:
         """Return a handle that reads some key groups of a store; see `store`.
 
         Args:
             name: The store's name.
-            only: The key groups; rows of others are left out.
+            only: The key groups, if rows of others are left out.
             timestamps: Whether values are shown with their timestamps.
+            values: Whether values are decoded; otherwise some are shown as bytes.
         """
         place = place_of(self._edition, name)
+        if not values:
+            place = without_values(place)
         shown = Shown.of(timestamps=timestamps, headers=False)
         return handle_of(place.spec, shown, PinnedReading(self, place, shown, only))
 

@@ -113,13 +113,10 @@ class StoreTable:
         Raises:
             SqlValueError: If a value does not fit its column.
         """
-        info = self._info
-        timed = info.timestamps and Part.TIMESTAMP in {self._parts[name] for name in names}
-        if only is None:
-            handle = snapshot.store(info.name, timestamps=timed)
-        else:
-            handle = snapshot.part_of(info.name, only, timestamps=timed)
-        wanted = self.range(bounds)
+        info, parts = self._info, {self._parts[name] for name in names}
+        timed, wanted = info.timestamps and Part.TIMESTAMP in parts, self.range(bounds)
+        values = Part.VALUE in parts or wanted.index is not None or self._versions
+        handle = snapshot.part_of(info.name, only, timestamps=timed, values=values)
         if self._versions:
             rows = versions_in(handle, wanted)
         else:

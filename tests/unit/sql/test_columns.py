@@ -6,14 +6,21 @@ import enum
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
 import pydantic
 import pytest
 
-from mustela import Materialized, StreamsBuilder, TopologyTestDriver
+from mustela import (
+    Materialized,
+    Serde,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyTestDriver,
+)
 from mustela.admin.data.hidden import Hidden
 from mustela.schemas import AvroSerde
 from mustela.sql.asking import ask
@@ -176,6 +183,48 @@ def test_avro_with_a_type_or_a_schema_has_the_columns_of_its_record():
         assert driver.sql("select city, size, tags, seen from plain").rows == [
             tuple(plain.values())
         ]
+
+
+class Counted(Serde[int]):
+    """Whole numbers as text, which counts how often it reads one."""
+
+    name = "counted"
+    read: ClassVar[list[bytes]] = []
+
+    def serialize(self, value: int | None) -> bytes | None:
+        return None if value is None else str(value).encode()
+
+    def deserialize(self, data: bytes | None) -> int | None:
+        self.read.append(data or b"")
+        return None if data is None else int(data)
+
+
+def test_values_are_decoded_only_for_statements_that_show_them():
+    """Keys, times, windows and sessions alone need none; an index gives its rows as ever."""
+    builder = StreamsBuilder()
+    numbers = builder.stream("in", key=str, value=Counted())
+    kept = Materialized(store="indexed", index={"low": lambda value: value < 3})
+    grouped = numbers.group_by_key()
+    grouped.reduce(max, materialized=kept)
+    span, none = timedelta(minutes=1), timedelta(0)
+    grouped.windowed_by(TimeWindows(size=span, grace=none)).reduce(max, store="windows")
+    grouped.windowed_by(SessionWindows(inactivity_gap=span, grace=none)).reduce(
+        max, store="sessions"
+    )
+    builder.table("plain", key=str, value=Counted(), store="plain")
+    with TopologyTestDriver(builder) as driver:
+        rows = [(f"k{n}", n) for n in range(5)]
+        driver.create_input_topic("in").pipe_key_value_list(rows)
+        driver.create_input_topic("plain").pipe_key_value_list(rows)
+        for store in ("plain", "indexed", "windows", "sessions"):
+            times = "window_start, window_end" if store[-1] == "s" else "timestamp"
+            Counted.read.clear()
+            assert driver.sql(f"select count(*) from {store}").rows == [(5,)]
+            assert len(driver.sql(f"select key, {times} from {store} where key > 'k1'").rows) == 3
+            assert len(driver.sql(f"select key from {store} where key = 'k1'").rows) == 1
+            assert not Counted.read, store
+            assert driver.sql(f"select sum(value::bigint) from {store}").rows == [(10,)]
+            assert len(Counted.read) == 5, store
 
 
 def test_an_index_is_read_by_the_column_that_it_is_of(monkeypatch):
