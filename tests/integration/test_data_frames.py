@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions as f
 
 from mustela import App, StreamsBuilder
 from mustela.admin.access import access_file, read_access
-from mustela.spark_source import FrameOptionError, hold, register
+from mustela.schemas import AvroSerde, SerdePlace
+from mustela.spark_source import FrameOptionError, hold
 from tests.integration.app_world import World
 from tests.patience import SOON
+from tests.registry_server import RegistryServer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
 
 ACCOUNTS = 40
+
+
+class Town(pydantic.BaseModel):
+    name: str
+    code: int | None = None
+
+
+class Shop(pydantic.BaseModel):
+    town: Town = pydantic.Field(alias="inTown")
+    sizes: dict[str, float] = {}
+
+
+@dataclass
+class Sale:
+    city: str
+    price: Decimal
+    at: datetime
+    tags: list[str]
 
 
 def transfers(source: str) -> Callable[[StreamsBuilder], None]:
@@ -30,6 +54,8 @@ def transfers(source: str) -> Callable[[StreamsBuilder], None]:
         moves = moves.repartition(name="by-account", key=str, value=int)
         moves.group_by_key().reduce(add, store="balances")
         moves.group_by_key().count(store="moves")
+        builder.table(f"{source}-shops", key=str, value=Shop, store="shops")
+        builder.table(f"{source}-sales", key=str, value=AvroSerde(Sale), store="sales")
 
     def both_sides(_key: str, value: str) -> list[tuple[str, int]]:
         payer, payee, amount = value.split()
@@ -52,9 +78,8 @@ def sent(number: int) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def spark(spark_context: Any) -> SparkSession:
-    """A session that knows the format."""
+    """A session that nobody has told of the format."""
     session = SparkSession(spark_context).newSession()
-    register(session)
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     return session
 
@@ -65,12 +90,32 @@ def frame(spark: SparkSession, app: App, /, **options: Any) -> Any:
     return spark.read.format("mustela").options(**{**place, **options}).load()
 
 
+@pytest.fixture
+def registry() -> Generator[str]:
+    """The address of a registry of schemas."""
+    with RegistryServer() as server:
+        yield server.url
+
+
+def send_documents(world: World, source: str, registry: str) -> None:
+    """Send a shop and a sale to the topics that `transfers` keeps."""
+    shops, sales = (world.topic(f"in-{name}") for name in ("shops", "sales"))
+    assert shops == f"{source}-shops"
+    shop = Shop(inTown=Town(name="Rome", code=7), sizes={"m": 2})
+    world.send(shops, [("s", shop.model_dump_json(by_alias=True))])
+    sale = Sale("Oslo", Decimal("1.50"), datetime(2026, 1, 31, tzinfo=UTC), ["new"])
+    serde = AvroSerde(Sale).bound(SerdePlace(sales), {"url": registry})
+    world.send(sales, [("k", serde.serialize(sale))])
+
+
 def test_a_data_frame_is_one_epoch_in_all_partitions_while_the_pipeline_goes_on(
-    world: World, spark: SparkSession, tmp_path: Path
+    world: World, spark: SparkSession, registry: str, tmp_path: Path
 ) -> None:
     """No partition sees more than the others, two reads of one epoch agree, filters narrow."""
     source = world.topic("in", partitions=2)
-    app, _ = world.app(transfers(source), admin={"enabled": True})
+    send_documents(world, source, registry)
+    settings: Any = {"admin": {"enabled": True}, "schema.registry.url": registry}
+    app, _ = world.app(transfers(source), **settings)
     with app:
         world.send(source, sent(0))
         assert app.wait_until_caught_up(SOON)
@@ -126,6 +171,12 @@ def test_a_data_frame_is_one_epoch_in_all_partitions_while_the_pipeline_goes_on(
                 frame(spark, app, **options)
         some = frame(spark, app, store="moves", keyFrom="a010", keyTo="a011")
         assert sorted(row.key for row in some.collect()) == ["a010", "a011"]
+
+        [row] = frame(spark, app, store="shops").collect()
+        assert (row.key, row.inTown.name, row.inTown.code, row.sizes) == ("s", "Rome", 7, {"m": 2})
+        asked: Any = frame(spark, app, store="sales").where("price > 1 and tags[0] = 'new'")
+        [row] = asked.selectExpr("city", "price * 2 as twice", "year(at) as year").collect()
+        assert row.asDict() == {"city": "Oslo", "twice": Decimal("3.00"), "year": 2026}
 
 
 def test_options_are_refused_with_what_to_do() -> None:

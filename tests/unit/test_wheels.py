@@ -107,7 +107,11 @@ def settings(project: Path) -> dict[str, Any]:
 def test_each_wheel_holds_its_own_package(library_wheel: Path, development_wheel: Path) -> None:
     """An image of an application carries no broker, no jar sums, no demonstration."""
     library, development = files_of(library_wheel), files_of(development_wheel)
-    assert {name.split("/")[0] for name in library} == {"mustela", "mustela-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in library} == {
+        "mustela",
+        "mustela-0.1.0.dist-info",
+        "pyspark_mustela",
+    }
     assert not [name for name in library if "broker/" in name or "demo" in name or "sets/" in name]
     assert {name.split("/")[0] for name in development} == {
         "mustela_dev",

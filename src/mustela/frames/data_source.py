@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -30,10 +31,17 @@ __all__ = ["MustelaDataSource", "hold", "register"]
 def register(spark: Any) -> None:
     """Make ``spark.read.format("mustela")`` known to a session of Spark.
 
+    Spark finds it by itself (see `pyspark_mustela`) where the JVM was told of this Python, by
+    ``PYSPARK_PYTHON`` or as ``python3``. Then this does nothing.
+
     Args:
         spark: A SparkSession.
     """
-    spark.dataSource.register(MustelaDataSource)
+    try:
+        spark.dataSource.register(MustelaDataSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 @contextmanager
