@@ -5,7 +5,8 @@ type equally often for its weight; all that they write is checked. Then known bu
 must be found. ``./dev faults --summary --ledger FILE`` shows what was done so far.
 
 ``./dev faults --standbys N`` gives shocks to three instances of an application instead, of which
-two wait.
+two wait. ``./dev faults --reads N`` plays N seeds in which clients ask for stores all the time, and
+compares each answer with what the epoch that it names has left; ``--bug`` plants one there.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection
+from itertools import count
 from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
 from tests.faults import standbys
-from tests.faults.bugs import BUGS, environment_of
+from tests.faults.bugs import BUGS, environment_of, planting
 from tests.faults.campaign import Campaign
 from tests.faults.kinds.registry import CHECKED
 from tests.faults.ledger import Ledger, Line, table
 from tests.faults.process import ChildEndedError
+from tests.faults.reads import campaign as reads
+from tests.faults.reads.bugs import READ_PLANTS
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.slices import draw, make_broker, play, shocks_here
 from tests.faults.standbys import Network, plan
 
 SLICES_OF_A_BROKER = 6
+SHOWN_MAX = 8
 STANDBY_KINDS = ("word_count", "transfers", "sequence", "random_sums")
 LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
 
@@ -127,6 +132,38 @@ def run_standbys(given: argparse.Namespace, ledger: Ledger, place: Path) -> list
     return played
 
 
+def run_reads(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
+    """Play seeds that the ledger does not have, until there are enough; return what came of it."""
+    deadline = time.monotonic() + 60 * given.minutes
+    known = {line.seed for line in ledger.lines}
+    bugs = [bug for bug in given.bug or () if bug in READ_PLANTS]
+    planted = {"FAULTS_BUG": bugs[0], **planting()} if bugs else {}
+    played: list[Line] = []
+    broker = make_broker(place / "broker-reads")
+    broker.start()
+    try:
+        for seed in (seed for seed in count(given.seed) if seed not in known):
+            if len(played) == given.reads or time.monotonic() > deadline:
+                break
+            print(f"seed {seed}: stores that clients ask {' '.join(bugs)}", flush=True)
+            directory, servers = place / f"reads-{seed}", broker.bootstrap_servers
+            line = reads.play(seed, servers, directory, moves=given.move, environment=planted)
+            ledger.add(line)
+            played.append(line)
+            for violation in line.violations[:SHOWN_MAX]:
+                print(f"  VIOLATION {violation}", flush=True)
+            print(
+                f"  {sum(line.answers.values())} answers, {line.epochs} epochs,"
+                f" {len(line.violations)} violations, {line.seconds} s",
+                flush=True,
+            )
+            if not (given.keep and line.violations):
+                shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        broker.kill()
+    return played
+
+
 def _one_of(known: Collection[str], what: str) -> Callable[[str], str]:
     """Return what takes a name from the command line, if it is a known one."""
 
@@ -158,13 +195,27 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--standbys", type=int, default=0, help="shocks to three instances instead")
     shock = _one_of(standbys.SHOCKS, "shock")
     parser.add_argument("--shock", action="append", type=shock, help="only this, e.g. cut-active")
+    parser.add_argument("--reads", type=int, default=0, help="seeds with clients that ask instead")
+    move = _one_of(reads.MOVES, "move")
+    parser.add_argument("--move", action="append", type=move, help="only this, e.g. release")
     parser.add_argument("--ledger", type=Path, help=f"e.g. {LEDGER.name}")
     parser.add_argument("--resume", action="store_true", help="go on after what the ledger holds")
     parser.add_argument("--summary", action="store_true", help="only show the ledger")
     parser.add_argument("--keep", type=Path, help="where to keep what violations left")
     parser.add_argument("--bugs", type=int, default=0, help="how many bugs to plant")
-    parser.add_argument("--bug", action="append", type=_one_of(BUGS, "bug"), help="plant this one")
+    parser.add_argument(
+        "--bug",
+        action="append",
+        type=_one_of({**BUGS, **READ_PLANTS}, "bug"),
+        help="plant this one",
+    )
     return parser.parse_args(arguments)
+
+
+def _way(given: argparse.Namespace) -> Callable[..., list[Line]]:
+    if given.reads:
+        return run_reads
+    return run_standbys if given.standbys else run
 
 
 def main(arguments: list[str]) -> int:
@@ -176,10 +227,11 @@ def main(arguments: list[str]) -> int:
         print(table(Ledger(given.ledger or LEDGER)))
         return 0
     ledger = Ledger(given.ledger, resume=given.resume)
-    bugs = given.bug or random.Random(given.seed).sample(sorted(BUGS), min(given.bugs, len(BUGS)))
+    drawn = random.Random(given.seed).sample(sorted(BUGS), min(given.bugs, len(BUGS)))
+    bugs = [bug for bug in given.bug or drawn if bug in BUGS]
     with tempfile.TemporaryDirectory(prefix="mustela-faults-", ignore_cleanup_errors=True) as name:
         place = given.keep or Path(name)
-        played = (run_standbys if given.standbys else run)(given, ledger, place)
+        played = _way(given)(given, ledger, place)
         missed: list[str] = []
         if bugs:
             with make_small_broker() as broker:

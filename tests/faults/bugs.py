@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults.process import ROOT
+from tests.faults.reads.bugs import READ_PLANTS
 
 
 class Bug(NamedTuple):
@@ -68,6 +69,8 @@ def plant(name: str) -> None:
     bug = _PLANTS.get(name)
     if bug is not None:
         bug()
+    elif name in READ_PLANTS:
+        READ_PLANTS[name](_replace)
 
 
 _REPLACED: list[tuple[Any, str, object]] = []

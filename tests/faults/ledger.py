@@ -28,6 +28,7 @@ class Line:
         epochs: Committed.
         records: Read.
         rows: Written.
+        answers: By name of the client, how many of its answers were compared.
         seconds: How long it took.
         violations: What was wrong.
     """
@@ -42,6 +43,7 @@ class Line:
     epochs: int = 0
     records: int = 0
     rows: int = 0
+    answers: dict[str, int] = field(default_factory=dict[str, int])
     seconds: int = 0
     violations: list[str] = field(default_factory=list[str])
 
@@ -123,6 +125,9 @@ def table(ledger: Ledger) -> str:
     epochs, records, rows = (
         sum(getattr(line, name) for line in ledger.lines) for name in ("epochs", "records", "rows")
     )
+    answers = sum(sum(line.answers.values()) for line in ledger.lines)
+    if answers:
+        lines.append(f"{answers} answers of stores compared")
     lines.append(
         f"{ledger.faults} faults in {len(ledger.lines)} slices, {seconds} s"
         f" ({60 * ledger.faults / max(1, seconds):.1f} a minute): {epochs} epochs,"

@@ -33,6 +33,7 @@ class ChildApp:
         environment: Variables besides those of this process.
         point: Where it shall stop to be killed, as ``name:n``.
         wrapper: A command that execs what follows it.
+        module: What runs the application.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ChildApp:
         *,
         point: str = "",
         wrapper: Sequence[str] = (),
+        module: str = "tests.faults.apps",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -55,7 +57,7 @@ class ChildApp:
             variables |= {"MUSTELA_FAULT_POINT": point, "MUSTELA_FAULT_DIR": str(directory)}
         with self.output_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [*wrapper, sys.executable, "-m", "tests.faults.apps", kind],
+                [*wrapper, sys.executable, "-m", module, kind],
                 cwd=ROOT,
                 env=variables,
                 stdin=subprocess.DEVNULL,

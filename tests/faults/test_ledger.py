@@ -11,12 +11,14 @@ import pytest
 
 from tests.faults.kinds.registry import CHECKED, KINDS
 from tests.faults.ledger import Ledger, Line, table
+from tests.faults.reads.campaign import MOVES
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.slices import HASTY, draw
 from tests.faults.standbys import SHOCKS as SHOCKS_TO_STANDBYS
 
 LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
 STANDBYS = LEDGER.with_name("standbys.jsonl")
+READS = LEDGER.with_name("reads.jsonl")
 
 
 def play(ledger: Ledger, slices: int, kinds: list[str]) -> None:
@@ -62,7 +64,9 @@ def test_a_fault_that_does_not_come_about_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "known"), [(LEDGER, SHOCKS), (STANDBYS, SHOCKS_TO_STANDBYS)], ids=["one", "standbys"]
+    ("path", "known"),
+    [(LEDGER, SHOCKS), (STANDBYS, SHOCKS_TO_STANDBYS), (READS, MOVES)],
+    ids=["one", "standbys", "reads"],
 )
 def test_the_long_run_of_the_repository_found_nothing_wrong(
     path: Path, known: Collection[str]
@@ -75,3 +79,10 @@ def test_the_long_run_of_the_repository_found_nothing_wrong(
     assert len(numbers) == len(set(numbers))
     assert not ledger.violations
     assert all(json.loads(text) for text in path.read_text().splitlines())
+
+
+def test_every_client_of_every_seed_had_answers() -> None:
+    """Two inside of the application, and eight over HTTP, of it and of its replica."""
+    for line in Ledger(READS).lines:
+        assert len(line.answers) == 10, line.seed
+        assert min(line.answers.values()) > 0, line.seed

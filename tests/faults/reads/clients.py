@@ -1,0 +1,199 @@
+"""Clients that ask an application and its replica over HTTP, whatever becomes of these.
+
+Each keeps what it was told, in order, as looks: documents that `tests.faults.reads.judge` reads.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from tests.faults.reads.program import KEYS, Shape
+from tests.faults.reads.served import TOLD
+
+__all__ = ["Clients", "Look"]
+
+Look = dict[str, Any]
+PAUSE_S = 0.15
+TIMEOUT_S = 30.0
+PAGE = 5
+_NO_ANSWER = {503, 429}
+
+
+class NoAnswerError(Exception):
+    """There is no answer now, which is never wrong."""
+
+
+class Clients:
+    """The clients of one application.
+
+    Args:
+        addresses: Where it answers, by place: ``app``, and ``replica`` if there is one.
+        token: What it is asked with.
+        shapes: Every store that there may be.
+        sure: The stores that are there in every release.
+        seed: For what is random.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        token: str,
+        shapes: Mapping[str, Shape],
+        sure: frozenset[str],
+        seed: int,
+    ) -> None:
+        self._addresses = addresses
+        self._token = token
+        self._shapes = shapes
+        self._sure = sure
+        self._seed = seed
+        self.looks: list[Look] = []
+        self.unanswered = 0
+        self.errors: list[str] = []
+        self._ended = threading.Event()
+        ways: dict[str, tuple[str, Callable[[_Asker], Iterator[Look]]]] = {
+            "all of the application": ("app", _everything),
+            "pages of the application": ("app", self._pages),
+            "keys of the application": ("app", self._keys),
+            "sql of the application": ("app", self._sql),
+            "all of the replica": ("replica", _everything),
+            "pages of the replica": ("replica", self._pages),
+            "sql of the replica": ("replica", self._sql),
+            "both by turns": ("", self._keys),
+        }
+        self._threads = [
+            threading.Thread(target=self._run, args=(name, *way), name=name, daemon=True)
+            for name, way in ways.items()
+            if way[0] in {*addresses, ""}
+        ]
+
+    def start(self) -> None:
+        """Begin to ask."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(2 * TIMEOUT_S)
+
+    def count(self, place: str) -> int:
+        """Return how many looks there were at a place."""
+        return sum(look["place"] == place for look in list(self.looks))
+
+    def _run(self, name: str, place: str, way: Callable[[_Asker], Iterator[Look]]) -> None:
+        rng = random.Random(f"{self._seed}-{name}")
+        heads = {"authorization": f"Bearer {self._token}"}
+        with httpx.Client(headers=heads, timeout=TIMEOUT_S) as http:
+            asker = _Asker(http, rng)
+            while not self._ended.wait(PAUSE_S):
+                at = place or rng.choice(sorted(self._addresses))
+                asker.address, asker.least = self._addresses[at], None if place else asker.seen
+                try:
+                    for look in way(asker):
+                        asker.seen = max(asker.seen, look["epoch"])
+                        facts = {"client": name, "place": at, "least": asker.least}
+                        self.looks.append({**facts, **look})
+                except (httpx.TransportError, NoAnswerError):
+                    self.unanswered += 1
+                    time.sleep(PAUSE_S)
+                except Exception as error:  # noqa: BLE001 - told as what is wrong
+                    self.errors.append(f"{name}: {type(error).__name__}: {error}")
+
+    def _store(self, asker: _Asker, layout: str) -> str | None:
+        names = sorted(n for n in self._sure if self._shapes[n].layout == layout)
+        return asker.random.choice(names) if names else None
+
+    def _pages(self, asker: _Asker) -> Iterator[Look]:
+        """Ask for the rows of a store, page by page, each of the epoch that it names."""
+        store = self._store(asker, "keyed")
+        after: str | None = None
+        cursor: dict[str, str] = {}
+        while store is not None:
+            document = asker.get(f"/stores/{store}", limit=str(PAGE), **cursor)
+            rows = [[row["key"], None, None, row["value"]] for row in document["rows"]]
+            is_last = document.get("cursor") is None
+            page = {"store": store, "after": after, "rows": rows, "last": is_last}
+            yield {"epoch": document["epoch"], "page": page}
+            if is_last:
+                return
+            after, cursor = rows[-1][0], {"cursor": document["cursor"]}
+
+    def _keys(self, asker: _Asker) -> Iterator[Look]:
+        store = self._store(asker, "keyed")
+        if store is not None:
+            keys = asker.random.sample(KEYS, 4)
+            least = {} if asker.least is None else {"min_epoch": str(asker.least)}
+            document = asker.ask("POST", f"/stores/{store}/get", params=least, json={"keys": keys})
+            found = {row["key"]: row["value"] for row in document["rows"] if row is not None}
+            some = {"store": store, "keys": keys, "found": found}
+            yield {"epoch": document["epoch"], "some": some}
+
+    def _sql(self, asker: _Asker) -> Iterator[Look]:
+        """Ask for the sums of two stores in one statement."""
+        names = sorted(n for n in self._sure if self._shapes[n].layout != "lines")
+        two = sorted(asker.random.sample(names, min(2, len(names))))
+        parts = [
+            f"select '{name}', count(*), {_sum(self._shapes[name])} from \"{name}\"" for name in two
+        ]
+        document = asker.ask("POST", "/sql", json={"sql": " union all ".join(parts)})
+        sums = {store: [count, total] for store, count, total in document["rows"]}
+        yield {"epoch": document["epoch"], "sums": sums}
+        self._ended.wait(1.0)
+
+
+def _sum(shape: Shape) -> str:
+    """Return the expression for what tells the contents of a store apart."""
+    return "coalesce(sum(value), 0)::bigint" if shape.value == "int" else "count(*)"
+
+
+def _everything(asker: _Asker) -> Iterator[Look]:
+    """Ask a query of the application's own for all rows of all stores."""
+    document = asker.get(f"/queries/{TOLD}")
+    yield {"epoch": document["epoch"], "stores": document["result"]}
+
+
+class _Asker:
+    """Asks at one address at a time.
+
+    Attributes:
+        seen: The newest epoch that it was told.
+        least: The epoch that it asks for at least.
+    """
+
+    def __init__(self, http: httpx.Client, rng: random.Random) -> None:
+        self._http = http
+        self.random = rng
+        self.address = ""
+        self.seen = 0
+        self.least: int | None = None
+
+    def get(self, path: str, **parameters: str) -> Any:
+        return self.ask("GET", path, params=parameters)
+
+    def ask(self, method: str, path: str, **more: Any) -> Any:
+        """Return the document of an answer, with the epoch of its header.
+
+        Raises:
+            NoAnswerError: If there is none now.
+        """
+        answer = self._http.request(method, f"{self.address}{path}", **more)
+        if answer.status_code in _NO_ANSWER or _of_another_process(answer):
+            raise NoAnswerError
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text}"
+        document = answer.json()
+        epoch = int(answer.headers["mustela-epoch"])
+        assert document.get("epoch", epoch) == epoch, f"{path}: {document['epoch']} is not {epoch}"
+        return {**document, "epoch": epoch}
+
+
+def _of_another_process(answer: httpx.Response) -> bool:
+    """Tell whether a cursor was refused: it ends with the process that wrote it."""
+    return answer.status_code == 400 and answer.json()["code"] == "QUERY_CURSOR"
