@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 FILES = {
-    "asking.py": """
+    "enquiries.py": """
 import os
 import urllib.request
 from datetime import timedelta
@@ -28,7 +28,7 @@ from mustela import App, StreamsBuilder
 from mustela.calls import AsyncOptions
 from service import URL
 
-app = App(application_id="asking")
+app = App(application_id="enquiries")
 
 def ask(path, call):
     headers = {"Idempotency-Key": call.idempotency_key}
@@ -55,7 +55,7 @@ def test_each_call_is_made_once_until_its_host_is_gone(cluster: Cluster) -> None
     with HttpService(address=BROKER_ADDRESS) as service:
         files = FILES | {"service.py": f"URL = {service.url!r}\n"}
         program = Program(cluster, cluster.add("driver"), files, {"paths": 4, "answers": 2})
-        with program.running("asking:app", "--master", cluster.master):
+        with program.running("enquiries:app", "--master", cluster.master):
             program.until_running()
             program.send("paths", [(f"k{n}", f"p{n}?held=1") for n in range(CALLS)])
             for number in range(CALLS, CALLS + MORE):
