@@ -23,6 +23,8 @@ BYTES_MAX = 16 << 20
 """All sources together; they are sent with each program."""
 
 _OWN = frozenset({"mustela", "mustela_dev"})
+_MUSTELA = Path(__file__).parents[1]
+"""Also where it runs from its sources: its command line may be the main program."""
 
 
 class UserCodeTooLargeError(UsageError):
@@ -97,7 +99,7 @@ def _installed() -> list[Path]:
     ]
     return [
         Path(path).resolve()
-        for path in (*named, *site.getsitepackages(), site.getusersitepackages())
+        for path in (*named, *site.getsitepackages(), site.getusersitepackages(), _MUSTELA)
     ]
 
 

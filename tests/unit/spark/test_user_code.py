@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from mustela.cli import main as command_line
 from mustela.plan.user_code import CodeDamagedError, UserModule, install, sum_of
 from mustela.runtime import user_code as collecting
 from mustela.runtime.user_code import UserCodeTooLargeError, user_code
@@ -122,3 +124,10 @@ def test_sources_that_are_too_large_are_installed_instead(monkeypatch: pytest.Mo
         imported()
     assert "as a wheel" in (caught.value.fix or "")
     assert not user_code({"json": importlib.import_module("json")})
+
+
+def test_what_lies_beside_mustelas_own_command_line_is_nobodys_program() -> None:
+    """It may be the main program, and has modules whose names a user's may have."""
+    main = ModuleType("__main__")
+    main.__file__ = command_line.__file__
+    assert user_code({"__main__": main}) == []
