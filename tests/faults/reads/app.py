@@ -110,7 +110,8 @@ def main() -> int:
             if error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)
             return exit_code_of(error)
-        readers.end()
+        finally:
+            readers.end()
         log.say("end", code="")
     return 0
 
