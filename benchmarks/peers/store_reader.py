@@ -80,7 +80,7 @@ class StoreReader(threading.Thread):
         began = time.thread_time_ns()
         while not self._ended.is_set():
             due = max(due + self._pause_s, time.perf_counter() - _LATE_S)
-            self._ended.wait(max(0.0, due - time.perf_counter()))
+            time.sleep(max(0.0, due - time.perf_counter()))  # costs less than an event does
             self._get(rng.choice(keys))
         self._cpu_ns = time.thread_time_ns() - began
 
