@@ -113,6 +113,7 @@ def _make_if_missing() -> None:
     """Make the archive unless it is there, or another process is at it."""
     os.nice(_LOWEST_PRIORITY)
     java, directory = find_java(), archive_directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(directory / "lock") as alone:
         if not alone or find_archive(java) is not None:
             return

@@ -143,3 +143,18 @@ def test_an_archive_is_read_once(
     file.write_bytes(b"class")
     assert find_archive(JAVA, world.variables) is None
     assert not file.exists()
+
+
+def test_the_command_makes_one_for_a_user_who_has_no_cache_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that was never used before: `./dev test` begins with it."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(archive, "find_java", lambda *_: JAVA)
+    monkeypatch.setattr(archive.os, "nice", lambda _by: 0)
+    made: list[bool] = []
+    monkeypatch.setattr(archive, "make_archive", lambda: made.append(True))
+    archive.main(["--if-missing"])
+    assert made == [True]
+    assert archive_directory().is_dir()
