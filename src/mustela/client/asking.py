@@ -26,6 +26,7 @@ __all__ = [
     "RemoteRow",
     "decoded",
     "moment_ms",
+    "query",
     "statement",
     "told_result",
     "unavailable",
@@ -179,13 +180,14 @@ class Forms(Generic[K, V]):
         rest = {name: value for name, value in bounds.items() if name not in keys}
         return Ask(path=self._path, parameters={**_parameters({**rest, **more}), **keys})
 
-    def call(self, method: str, parameters: Mapping[str, Any]) -> Ask:
+    def call(self, method: str, parameters: Mapping[str, Any], min_epoch: int | None) -> Ask:
         """Return the request for what a query method gives."""
         body = dict(parameters)
         if "key" in body:
             body["key"] = self._document(body["key"])
         path = f"{self._path}/methods/{quote(method, safe='')}"
-        return Ask(method="POST", path=path, body=body)
+        given = _parameters({"min_epoch": min_epoch})
+        return Ask(method="POST", path=path, body=body, parameters=given)
 
     def changes(self, prefix: K | None, since: int | None) -> Ask:
         """Return the request for a stream of changes."""
@@ -361,6 +363,13 @@ def decoded(status: int, body: bytes) -> dict[str, Any]:
     if status in (401, 403):
         fix = "give a token of the scope query: Client(url, token=...)"
     raise RemoteRefusedError(what, evidence={"status": status}, fix=fix, fields=fields)
+
+
+def query(name: str, parameters: Mapping[str, Any], min_epoch: int | None) -> Ask:
+    """Return the request for the result of one of the application's own queries."""
+    given = _parameters({"min_epoch": min_epoch})
+    path = f"/queries/{quote(name, safe='')}"
+    return Ask(method="POST", path=path, body=parameters, parameters=given)
 
 
 def statement(sql: str, min_epoch: int | None) -> Ask:

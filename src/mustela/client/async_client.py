@@ -18,6 +18,7 @@ from mustela.client.asking import (
     RemoteRow,
     decoded,
     moment_ms,
+    query as asked_query,
     statement as asked_statement,
     told_result,
     unavailable,
@@ -78,15 +79,15 @@ class AsyncClient:
         """
         return AsyncRemoteStore(self, Forms(name, key, value))
 
-    async def query(self, name: str, /, **parameters: Any) -> Any:
+    async def query(self, name: str, /, *, min_epoch: int | None = None, **parameters: Any) -> Any:
         """Return the result of a query of the application's own.
 
         Args:
             name: Its name.
+            min_epoch: First wait until this epoch is committed.
             **parameters: Its parameters.
         """
-        asked = Ask(method="POST", path=f"/queries/{name}", body=parameters)
-        return (await self.ask(asked))["result"]
+        return (await self.ask(asked_query(name, parameters, min_epoch)))["result"]
 
     async def sql(self, statement: str, *, min_epoch: int | None = None) -> RemoteResult:
         """Return what one SELECT gives: each store is a table, as of one committed epoch.
@@ -263,18 +264,19 @@ class AsyncRemoteStore(Generic[K, V]):
         """Return the versions of a key, by time."""
         return await self._of_key("versions", key, time_from, time_to, limit)
 
-    async def call(self, method: str, /, **parameters: Any) -> Any:
+    async def call(self, method: str, /, *, min_epoch: int | None = None, **parameters: Any) -> Any:
         """Return what a query method of a custom store gives, as JSON has it.
 
         Args:
             method: Its name.
+            min_epoch: First wait until this epoch is committed.
             **parameters: Its parameters; ``key`` is of the type of the store's keys.
 
         Raises:
             RemoteRefusedError: If the store has no such method, or the parameters are wrong.
             RemoteUnavailableError: If there is no answer now.
         """
-        return (await self._client.ask(self._forms.call(method, parameters)))["result"]
+        return (await self._client.ask(self._forms.call(method, parameters, min_epoch)))["result"]
 
     async def changes(
         self, *, prefix: K | None = None, since: int | None = None

@@ -18,6 +18,7 @@ from mustela.client.asking import (
     RemoteRow,
     decoded,
     moment_ms,
+    query as asked_query,
     statement as asked_statement,
     told_result,
     unavailable,
@@ -87,14 +88,15 @@ class Client:
         """
         return RemoteStore(self, Forms(name, key, value))
 
-    def query(self, name: str, /, **parameters: Any) -> Any:
+    def query(self, name: str, /, *, min_epoch: int | None = None, **parameters: Any) -> Any:
         """Return the result of a query of the application's own.
 
         Args:
             name: Its name.
+            min_epoch: First wait until this epoch is committed.
             **parameters: Its parameters.
         """
-        return self.ask(Ask(method="POST", path=f"/queries/{name}", body=parameters))["result"]
+        return self.ask(asked_query(name, parameters, min_epoch))["result"]
 
     def sql(self, statement: str, *, min_epoch: int | None = None) -> RemoteResult:
         """Return what one SELECT gives: each store is a table, as of one committed epoch.
@@ -271,18 +273,19 @@ class RemoteStore(Generic[K, V]):
         """Return the versions of a key, by time."""
         return self._of_key("versions", key, time_from, time_to, limit)
 
-    def call(self, method: str, /, **parameters: Any) -> Any:
+    def call(self, method: str, /, *, min_epoch: int | None = None, **parameters: Any) -> Any:
         """Return what a query method of a custom store gives, as JSON has it.
 
         Args:
             method: Its name.
+            min_epoch: First wait until this epoch is committed.
             **parameters: Its parameters; ``key`` is of the type of the store's keys.
 
         Raises:
             RemoteRefusedError: If the store has no such method, or the parameters are wrong.
             RemoteUnavailableError: If there is no answer now.
         """
-        return self._client.ask(self._forms.call(method, parameters))["result"]
+        return self._client.ask(self._forms.call(method, parameters, min_epoch))["result"]
 
     def changes(
         self, *, prefix: K | None = None, since: int | None = None

@@ -16,6 +16,7 @@ from mustela.queries.errors import QueryError
 
 __all__ = [
     "FUNCTION_TIMEOUT",
+    "MIN_EPOCH",
     "FunctionParameterError",
     "Functions",
     "QueryFunction",
@@ -27,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FUNCTION_TIMEOUT: Final = timedelta(seconds=5)
 """How long the snapshot of a function lives, unless it says otherwise."""
+MIN_EPOCH: Final = "min_epoch"
+"""What a client gives beside the parameters of a function: the epoch that must be committed."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -183,6 +186,10 @@ def _parameter(query: str, found: inspect.Parameter, hints: Mapping[str, Any]) -
     ):
         msg = f"parameter {found.name} of query {query} has no name of its own for a client"
         raise QueryError(msg, fix="give each parameter a name, and no *args or **kwargs")
+    if found.name == MIN_EPOCH:
+        msg = f"query {query} has a parameter {MIN_EPOCH}, which each query has already"
+        why = "a client gives it to wait until that epoch is committed"
+        raise QueryError(msg, why=why, fix="give the parameter another name")
     declared = hints.get(found.name, str)
     try:
         msgspec.json.schema(declared)

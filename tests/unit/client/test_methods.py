@@ -11,7 +11,7 @@ import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
 from mustela.client.async_client import AsyncClient
-from mustela.client.errors import RemoteRefusedError
+from mustela.client.errors import RemoteRefusedError, RemoteUnavailableError
 from mustela.processors import ContextualProcessor, Record
 from mustela.stores import CustomStore, query_method
 from tests.unit.admin.data.shown import QUERY, Served
@@ -59,6 +59,10 @@ def test_a_method_is_called_by_its_name_with_its_parameters(served: Served) -> N
         visits = remote.store("visits", key=tuple[str, int])
         assert visits.call("pages", key=key, most=2) == ["cart", "home"]
         assert visits.call("pages", key=("bob", 7)) == []
+        newest = served.epoch
+        assert visits.call("pages", key=key, most=1, min_epoch=newest) == ["cart"]
+        with pytest.raises(RemoteUnavailableError, match=f"epoch {newest + 1} was not committed"):
+            visits.call("pages", key=key, min_epoch=newest + 1)
         with pytest.raises(RemoteRefusedError, match="no such query method"):
             visits.call("write", key=key, page="x")
         with pytest.raises(RemoteRefusedError, match="most"):

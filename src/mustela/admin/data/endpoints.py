@@ -78,9 +78,7 @@ def data_endpoints(source: DataSource) -> tuple[Endpoint, ...]:
         sizes=source.sizes,
     )
     service.frame = frames.shown
-    functions = FunctionService(
-        source.queries, source.functions, result_max=limits.size, say=source.say
-    )
+    functions = FunctionService(source.queries, source.functions, limits=limits, say=source.say)
     statements = SqlService(
         source.queries,
         hidden=hidden,

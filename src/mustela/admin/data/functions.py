@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from mustela.admin.data.asked import Asked, DataRefusal
 from mustela.admin.data.encodings import encoding_for
 from mustela.admin.data.service import (
     EPOCH_HEADER,
+    Limits,
     Reply,
+    given_to,
     listed_function,
-    parameters_of,
     refusal_of,
     refused,
 )
@@ -29,7 +31,7 @@ class FunctionService:
     Args:
         queries: What reads the stores.
         functions: The queries by name.
-        result_max: The largest answer, in bytes.
+        limits: How much one request may take.
         say: Called with a line for each function that fails.
     """
 
@@ -38,12 +40,12 @@ class FunctionService:
         queries: Queries,
         functions: Mapping[str, QueryFunction],
         *,
-        result_max: int,
+        limits: Limits,
         say: Callable[[str], None],
     ) -> None:
         self._queries = queries
         self._functions = functions
-        self._result_max = result_max
+        self._limits = limits
         self._say = say
 
     def answer(self, asked: Asked) -> Reply:
@@ -69,14 +71,18 @@ class FunctionService:
         function = self._functions.get(asked.path[1]) if len(asked.path) == 2 else None
         if function is None:
             raise DataRefusal(404, "QUERY_PATH", "there is no such query", "see /queries")
-        given = asked.parameters if asked.method != "POST" else parameters_of(asked)
+        given, min_epoch = given_to(asked)
         arguments = function.arguments(given, strict=asked.method == "POST")
-        with self._queries.snapshot(lifetime=function.timeout) as snapshot:
+        with self._queries.snapshot(
+            lifetime=function.timeout,
+            min_epoch=min_epoch,
+            timeout=timedelta(seconds=self._limits.seconds),
+        ) as snapshot:
             epoch = snapshot.epoch
             result = self._called(function, snapshot, arguments)
         body = encoding.encode({"epoch": epoch, "result": result})
-        if len(body) > self._result_max:
-            what = f"the result of query {function.name} is larger than {self._result_max} bytes"
+        if len(body) > self._limits.size:
+            what = f"the result of query {function.name} is larger than {self._limits.size} bytes"
             raise DataRefusal(500, "QUERY_RESULT", what, "let the function return less")
         return Reply(body=body, kind=encoding.kind, headers={EPOCH_HEADER: str(epoch)})
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mustela.admin.data.changed import is_followed
 from mustela.admin.data.encodings import ARROW
 from mustela.admin.data.rows import SCANNED, StoreForms
-from mustela.queries.functions import QueryFunction
+from mustela.queries.functions import MIN_EPOCH, QueryFunction
 from mustela.serdes.document_schemas import REFERENCE, Json, schema_of_type
 
 __all__ = ["description"]
@@ -172,15 +172,17 @@ def _path_of_query(query: QueryFunction, group: str, schemas: dict[str, Json]) -
         )
         for each in query.parameters
     ]
+    waits = [_parameter(MIN_EPOCH, _INTEGER)]
     result = _take(schema_of_type(query.returns, f"{place}.result"), schemas)
     answer = _answer({"result": result})
     title, suffix = query.doc or f"The query {query.name}", place.removeprefix("queries.")
-    posted = _operation(f"post.{suffix}", title, answer)
+    posted = _operation(f"post.{suffix}", title, answer, waits)
     required = [each.name for each in query.parameters if each.required]
     posted["requestBody"] = _body(
         {each["name"]: each["schema"] for each in parameters}, required=required
     )
-    return {"get": _operation(f"query.{suffix}", title, answer, parameters), "post": posted}
+    got = _operation(f"query.{suffix}", title, answer, [*parameters, *waits])
+    return {"get": got, "post": posted}
 
 
 def _row(forms: StoreForms, key: Json, value: Json) -> Json:

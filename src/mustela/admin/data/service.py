@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -19,13 +19,21 @@ from mustela.admin.data.leases import Leases, Lent
 from mustela.admin.data.rows import Bounds, Document, Placed, Position, StoreForms, StoreRows
 from mustela.api.custom_stores import query_functions
 from mustela.errors import DataError, EnvironmentFault, MustelaError
-from mustela.queries.functions import QueryFunction, function_of
+from mustela.queries.functions import MIN_EPOCH, QueryFunction, function_of
 from mustela.queries.queries import LIFETIME_MAX, Queries
 from mustela.queries.snapshot import Snapshot
 from mustela.serdes.documents import DocumentForm
 from mustela.serdes.plain_values import UnshownValueError, plain_value
 
-__all__ = ["EPOCH_HEADER", "OF_QUESTION", "DataService", "Limits", "Reply", "bounds_of"]
+__all__ = [
+    "EPOCH_HEADER",
+    "OF_QUESTION",
+    "DataService",
+    "Limits",
+    "Reply",
+    "bounds_of",
+    "given_to",
+]
 
 _RESULTS_MAX: Final = 10_000
 """How many results of an iterator a query method of a store may give over HTTP."""
@@ -305,6 +313,14 @@ class DataService:
             epoch = None
         return self.leases.shown(epoch, min_epoch=least, timeout_s=self._limits.seconds)
 
+    def newest(self, min_epoch: int | None) -> AbstractContextManager[Lent]:
+        """Give the newest snapshot.
+
+        Args:
+            min_epoch: The epoch that must be committed; it is waited for.
+        """
+        return self.leases.shown(None, min_epoch=min_epoch, timeout_s=self._limits.seconds)
+
     def _rows(self, lent: Lent, forms: StoreForms) -> StoreRows:
         return StoreRows(forms.of(lent.shown), forms, self.hidden)
 
@@ -392,13 +408,13 @@ class StoreMethods:
         if function is None:
             what = f"store {store} has no such query method"
             raise DataRefusal(404, "QUERY_PATH", what, f"see /stores/{store}/methods")
-        given = asked.parameters if asked.method != "POST" else parameters_of(asked)
+        given, min_epoch = given_to(asked)
         arguments = function.arguments(given, strict=asked.method == "POST")
         if any(each.name == "key" and each.type is Any for each in function.parameters):
             form = self._service.forms[store].key
             read = form.from_document if asked.method == "POST" else form.from_text
             arguments["key"] = read(arguments["key"])
-        with self._service.leases.shown(None) as lent:
+        with self._service.newest(min_epoch) as lent:
             epoch = lent.shown.epoch
             found = getattr(lent.shown.store(store), function.name)(**arguments)
             shown = _shown_result(found, function.name)
@@ -419,18 +435,22 @@ def _shown_result(found: Any, method: str) -> Any:
         raise DataRefusal(500, "QUERY_RESULT", what, "return what JSON can hold") from None
 
 
-def parameters_of(asked: Asked) -> Mapping[str, Any]:
-    """Return the parameters in the body of a request.
+def given_to(asked: Asked) -> tuple[Mapping[str, Any], int | None]:
+    """Return the parameters of a query, and the epoch that must be committed first.
 
     Raises:
-        DataRefusal: If it is no object.
+        DataRefusal: If the body is no object, or the epoch no whole number.
     """
-    asked.only()
+    min_epoch = asked.whole(MIN_EPOCH)
+    if asked.method != "POST":
+        others = {name: text for name, text in asked.parameters.items() if name != MIN_EPOCH}
+        return others, min_epoch
+    asked.only(MIN_EPOCH)
     found: Any = asked.document()
     if not isinstance(found, dict):
         what = "the body is not an object with the parameters"
         raise DataRefusal(400, "QUERY_BODY", what, 'send {"name": value}')
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", found), min_epoch
 
 
 def listed_function(function: QueryFunction) -> Document:

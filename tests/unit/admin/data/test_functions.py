@@ -133,6 +133,19 @@ def test_a_parameter_that_is_missing_unknown_or_of_another_type_is_400(
     assert found["fix"]
 
 
+def test_a_query_waits_for_the_epoch_of_what_its_client_sent(shop: Shop) -> None:
+    """Both with parameters in the address and in a body; one that does not come is 503."""
+    assert shop.json("/queries/top?count=1&min_epoch=6")["epoch"] == 6
+    late = shop.json("/queries/top?count=1&min_epoch=7", 503)
+    assert late["code"] == "QUERY_EPOCH_NOT_REACHED"
+    assert late["fix"]
+    asked = {"names": ["a"]}
+    for epoch, status in ((6, 200), (7, 503)):
+        path = f"/queries/one-of?min_epoch={epoch}"
+        assert shop.client.post(path, QUERY.query, json=asked).status_code == status
+    assert shop.json("/queries/top?min_epoch=soon", 400)["code"] == "QUERY_PARAMETER"
+
+
 def test_a_function_may_refuse_a_question(shop: Shop) -> None:
     """With a status of its own among those that are the client's fault."""
     found = shop.json("/queries/refuses?status=404", 404)
@@ -167,9 +180,10 @@ def test_a_function_that_cannot_be_a_query_is_refused_when_it_is_decorated() -> 
 
     def plain() -> None: ...
     def several(snapshot: Any, *names: str) -> None: ...
+    def waits(snapshot: Any, *, min_epoch: int) -> None: ...
     def good(snapshot: Any) -> None: ...
 
-    for function in (plain, several):
+    for function in (plain, several, waits):
         with pytest.raises(QueryError):
             app.query("q")(function)
     with pytest.raises(QueryError):
