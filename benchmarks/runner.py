@@ -36,6 +36,7 @@ from mustela.spark.archive import make_archive
 from mustela.spark.jvm import find_archive
 from mustela_dev import DevelopmentBroker
 
+USUAL_COMMIT_MS = 100
 _BROKER_HEAP_MB = 1_024
 _KEPT_LOG_LINES = 200
 
@@ -67,6 +68,13 @@ class Order:
     folder: Path | None = None
     add: bool = False
     say: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
+
+    @property
+    def name(self) -> str:
+        """Names the results: the workload, and what is not as usual."""
+        interval = "" if self.commit_ms == USUAL_COMMIT_MS else f"_c{self.commit_ms}"
+        only_load = not self.runs and self.load.rate != LoadPlan.rate
+        return f"{self.workload.name}{interval}{f'_r{self.load.rate}' if only_load else ''}"
 
 
 def turns(contestants: Sequence[Contestant], runs: int) -> Iterator[tuple[int, Contestant]]:
@@ -152,7 +160,7 @@ def _run_on(bench: Bench, order: Order, found: dict[str, object]) -> Results:
     results = Results(
         machine=found,
         workload={
-            "name": workload.name,
+            "name": order.name,
             "title": workload.title,
             "records": order.records,
             "partitions": workload.partitions,

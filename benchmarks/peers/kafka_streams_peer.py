@@ -42,6 +42,16 @@ class KafkaStreamsPeer(Peer):
         ]
 
 
+@dataclass(slots=True)
+class TunedKafkaStreamsPeer(KafkaStreamsPeer):
+    """The same as somebody sets it up who knows it well: `Tuning.java` says how."""
+
+    name: str = field(default="kafka_streams_tuned", init=False)
+
+    def command(self) -> list[str]:
+        return [*KafkaStreamsPeer.command(self), *("--tuned", "true")]
+
+
 def compiled(jars: tuple[Path, ...]) -> Path:
     """The folder of the peer's classes, compiled once for each state of its sources."""
     java = find_java()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.peers.base import Assignment, Peer
-from benchmarks.peers.kafka_streams_peer import KafkaStreamsPeer
+from benchmarks.peers.kafka_streams_peer import KafkaStreamsPeer, TunedKafkaStreamsPeer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.quix_peer import QuixPeer
 from benchmarks.peers.spark_peer import SparkPeer
@@ -70,6 +70,7 @@ class Contestant:
 _CLASSES: dict[str, type[Peer]] = {
     "mustela": MustelaPeer,
     "kafka_streams": KafkaStreamsPeer,
+    "kafka_streams_tuned": TunedKafkaStreamsPeer,
     "quix": QuixPeer,
     "pyspark": SparkPeer,
 }
@@ -79,6 +80,7 @@ CONTESTANTS = (
     Contestant(peer="mustela", guarantee="alo"),
     Contestant(peer="kafka_streams", guarantee="eos"),
     Contestant(peer="kafka_streams", guarantee="alo"),
+    Contestant(peer="kafka_streams_tuned", guarantee="eos"),
     Contestant(peer="quix", guarantee="eos", share=0.1),
     Contestant(peer="pyspark", guarantee="alo"),
 )

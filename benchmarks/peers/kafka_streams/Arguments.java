@@ -18,7 +18,8 @@ record Arguments(
     long commitMs,
     int threads,
     String stateDir,
-    int port) {
+    int port,
+    boolean tuned) {
 
     static Arguments parse(String[] words) {
         Map<String, String> given = new HashMap<>();
@@ -35,7 +36,8 @@ record Arguments(
             Long.parseLong(required(given, "commit-ms")),
             Integer.parseInt(required(given, "threads")),
             required(given, "state-dir"),
-            Integer.parseInt(given.getOrDefault("port", "0")));
+            Integer.parseInt(given.getOrDefault("port", "0")),
+            Boolean.parseBoolean(given.getOrDefault("tuned", "false")));
     }
 
     private static String required(Map<String, String> given, String name) {

@@ -101,6 +101,9 @@ public final class Main {
             properties.put(StreamsConfig.APPLICATION_SERVER_CONFIG,
                 "127.0.0.1:" + arguments.port());
         }
+        if (arguments.tuned()) {
+            Tuning.apply(properties);
+        }
         return properties;
     }
 

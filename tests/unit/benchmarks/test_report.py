@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+from xml.etree import ElementTree
+
 import pytest
 
+from benchmarks.picture import draw
 from benchmarks.report import number, render
 
 SPREAD = {"median": 200_000.0, "min": 100_000.0, "max": 300_000.0}
+
+
+def spread(value: float) -> dict[str, float]:
+    return {"median": value, "min": value, "max": value}
 
 
 def document(**mustela: object) -> dict[str, object]:
@@ -59,6 +67,37 @@ def test_a_run_without_a_number_is_listed_with_its_reason() -> None:
     """It is not left out."""
     page = render([document(faults=["3 keys wrong"])])
     assert "- Mustela, exactly once, no number: 3 keys wrong" in page
+
+
+def test_all_ratios_stand_together_beside_the_tuned_rival_too() -> None:
+    """Turned so that above 1 is better, whatever was measured."""
+    taken = document(total_cpu_s_per_million=spread(5.0))
+    peers: dict[str, Any] = taken["peers"]  # pyright: ignore[reportAssignmentType]
+    peers["kafka_streams"] = {"eos": {"records_per_s": spread(50_000.0)}}
+    peers["kafka_streams_tuned"] = {"eos": {"total_cpu_s_per_million": spread(10.0)}}
+    page = render([taken])
+    assert "| word_count | 4.00 | - | - | - | - | - |" in page
+    assert "| word_count, beside the tuned one | - | 2.00 | - | - | - | - |" in page
+
+
+def test_the_picture_shows_wins_and_losses() -> None:
+    """Each number has a dot on its side of the line; what was not measured has none."""
+    lost = document(records_per_s={"median": 20_000.0, "min": 1.0, "max": 2.0})
+    root = ElementTree.fromstring(draw([document(), lost]))
+    dots = [one for one in root.iter() if one.tag.endswith("circle")]
+    line = next(one for one in root.iter() if one.get("class") == "even")
+    kinds = [(one.get("class"), float(one.get("cx", 0)) < float(line.get("x1", 0))) for one in dots]
+    assert kinds.count(("behind", True)) == 1
+    assert kinds.count(("ahead", False)) == 3
+    assert ">0.1<" in draw([lost])
+
+
+def test_what_is_beyond_the_scale_stays_in_its_column() -> None:
+    """With its true number."""
+    far = draw([document(records_per_s={"median": 200_000_000.0, "min": 1.0, "max": 2.0})])
+    dots = [one for one in ElementTree.fromstring(far).iter() if one.tag.endswith("circle")]
+    assert float(dots[0].get("cx", 0)) < 16 + 120 + 150
+    assert ">1000<" in far
 
 
 def test_a_page_without_results_says_so() -> None:
