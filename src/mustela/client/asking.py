@@ -17,6 +17,7 @@ from mustela.serdes.documents import DocumentError, DocumentForm, form_of
 from mustela.serdes.resolve import resolve_serde
 
 __all__ = [
+    "SILENCE_S",
     "Ask",
     "Events",
     "Following",
@@ -38,6 +39,8 @@ V = TypeVar("V")
 _PLAIN_KEYS: Final = frozenset({"changes", "get", ".", ".."})
 """Keys whose path would mean something else."""
 _PATH_MAX: Final = 1_000
+SILENCE_S: Final = 40.0
+"""A stream that sends nothing for so long is broken: a server says at least that it lives."""
 _RETRIES: Final = 3
 """How often a stream of changes is begun again without an event in between."""
 

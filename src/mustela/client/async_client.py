@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from mustela.client.asking import (
+    SILENCE_S,
     Ask,
     Events,
     Following,
@@ -58,6 +59,8 @@ class AsyncClient:
         self._library = http_library()
         options = connection_options(url, token=token, certificate=certificate, timeout=timeout)
         self._http: Any = self._library.AsyncClient(**options, transport=transport)
+        seconds = timeout.total_seconds()
+        self._stream_timeout = self._library.Timeout(seconds, read=max(seconds, SILENCE_S))
 
     async def stores(self) -> list[dict[str, Any]]:
         """Return the stores: names, kinds, serdes, rows and bytes."""
@@ -119,7 +122,9 @@ class AsyncClient:
     async def events(self, asked: Ask, events: Events) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of a stream; for other parts of the client."""
         try:
-            async with self._http.stream(asked.method, asked.path, **asked.sent()) as answer:
+            async with self._http.stream(
+                asked.method, asked.path, timeout=self._stream_timeout, **asked.sent()
+            ) as answer:
                 if answer.status_code != 200:
                     decoded(answer.status_code, await answer.aread())
                 async for line in answer.aiter_lines():

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from mustela.client.asking import (
+    SILENCE_S,
     Ask,
     Events,
     Following,
@@ -67,6 +68,8 @@ class Client:
         self._library = http_library()
         options = connection_options(url, token=token, certificate=certificate, timeout=timeout)
         self._http: Any = self._library.Client(**options, transport=transport)
+        seconds = timeout.total_seconds()
+        self._stream_timeout = self._library.Timeout(seconds, read=max(seconds, SILENCE_S))
 
     def stores(self) -> list[dict[str, Any]]:
         """Return the stores: names, kinds, serdes, rows and bytes."""
@@ -128,7 +131,9 @@ class Client:
     def events(self, asked: Ask, events: Events) -> Iterator[tuple[str, Any]]:
         """Yield the events of a stream; for other parts of the client."""
         try:
-            with self._http.stream(asked.method, asked.path, **asked.sent()) as answer:
+            with self._http.stream(
+                asked.method, asked.path, timeout=self._stream_timeout, **asked.sent()
+            ) as answer:
                 if answer.status_code != 200:
                     decoded(answer.status_code, answer.read())
                 for line in answer.iter_lines():

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.admin.data.changes import BEAT_S
 from mustela.client.asking import RemoteChange
 from mustela.client.async_client import AsyncClient
 from mustela.client.client import Client
@@ -203,6 +204,18 @@ def test_changes_bear_two_failures_in_a_row_and_not_three(changes_of: Callable[.
     with pytest.raises(RemoteRefusedError):
         changes_of(refuse, 1, None)
     assert refusals == ["/stores/counts/changes"]
+
+
+@BOTH
+def test_a_store_that_does_not_change_is_followed_on(changes_of: Callable[..., Any]) -> None:
+    """A server without changes to send says every now and then that it lives: it is waited for."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.extensions["timeout"]["read"] > 2 * BEAT_S
+        assert request.extensions["timeout"]["connect"] == 10.0
+        return httpx.Response(200, content=b': \n\nid: 9\nevent: ready\ndata: {"epoch":9}\n\n')
+
+    assert changes_of(answer, 1, None)[0].epoch == 9
 
 
 def test_the_asynchronous_client_is_the_same(served: Served) -> None:

@@ -23,13 +23,14 @@ from mustela.errors import MustelaError
 from mustela.queries.snapshot import Snapshot
 from mustela.runtime.status.change_ring import ChangeRing, EpochChanges
 
-__all__ = ["ChangeStreams", "StreamLimits"]
+__all__ = ["BEAT_S", "ChangeStreams", "StreamLimits"]
 
 _ROWS: Final = 200
 """Rows of an event."""
 _LOOK_S: Final = 0.05
 _FOLLOW_S: Final = 30.0
-_BEAT_S: Final = 15.0
+BEAT_S: Final = 15.0
+"""After so long without an event, in seconds, a client is told that the stream goes on."""
 
 Message = MutableMapping[str, Any]
 
@@ -176,7 +177,7 @@ class ChangeStreams:
             if now() - followed > _FOLLOW_S:
                 follower.follow()
                 followed = now()
-            if now() - beaten > _BEAT_S:
+            if now() - beaten > BEAT_S:
                 yield b": \n\n"
                 beaten = now()
             await anyio.sleep(_LOOK_S)
