@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Self, cast
@@ -16,6 +17,7 @@ import msgspec
 
 from mustela.admin.access import access_file, read_access
 from mustela.client.asking import decoded, unavailable
+from mustela.client.errors import RemoteUnavailableError
 from mustela.config.settings import Settings
 from mustela.frames.errors import FrameOptionError
 from mustela.frames.options import FrameOptions
@@ -24,6 +26,8 @@ from mustela.sql.libraries import arrow
 __all__ = ["Asking"]
 
 _TIMEOUT_S: Final = 60.0
+_PAUSES_S: Final = (0.5, 1.0, 2.0)
+"""Pauses before a question is asked again: a busy server has an answer a moment later."""
 
 
 class Asking:
@@ -34,13 +38,17 @@ class Asking:
 
     Args:
         options: Where the server is.
+        sleep: Waits for some seconds.
 
     Raises:
         FrameOptionError: If no application of that name runs here, or the token is not there.
     """
 
-    def __init__(self, options: FrameOptions) -> None:
+    def __init__(
+        self, options: FrameOptions, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._options = options
+        self._sleep = sleep
         address, token, context = _local(options) if options.app else _remote(options)
         place = urlsplit(address)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -68,7 +76,22 @@ class Asking:
         self._document(f"/frames/{frame}")
 
     def batches(self, frame: str, part: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the Arrow batches of a part of a frame."""
+        """Yield the Arrow batches of a part of a frame.
+
+        A frame has the same batches each time, so a part whose pages break off is read again, and
+        what was given out is left out.
+        """
+        given, pauses = 0, iter(_PAUSES_S)
+        while True:
+            try:
+                for batch in islice(self._pages(frame, part), given, None):
+                    yield batch
+                    given, pauses = given + 1, iter(_PAUSES_S)
+                return
+            except RemoteUnavailableError as error:
+                self._bear(error, pauses)
+
+    def _pages(self, frame: str, part: Mapping[str, Any]) -> Iterator[Any]:
         ipc = arrow().ipc
         path = f"/frames/{frame}/{quote(self._options.store, safe='')}/rows"
         wish = {**part, "reader": token_hex(8)}
@@ -92,8 +115,20 @@ class Asking:
         self.close()
 
     def _document(self, path: str, wish: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        status, _, body = self._post(path, wish or {})
-        return decoded(status, body)
+        pauses = iter(_PAUSES_S)
+        while True:
+            try:
+                status, _, body = self._post(path, wish or {})
+                return decoded(status, body)
+            except RemoteUnavailableError as error:
+                self._bear(error, pauses)
+
+    def _bear(self, error: RemoteUnavailableError, pauses: Iterator[float]) -> None:
+        """Wait before a question is asked again, or raise the error if that was enough."""
+        seconds = next(pauses, None)
+        if seconds is None:
+            raise error
+        self._sleep(seconds)
 
     def _post(self, path: str, wish: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         sent = {"content-type": "application/json", **self._headers}
@@ -103,6 +138,7 @@ class Asking:
             found = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, found, answer.read()
         except (OSError, HTTPException) as error:
+            self._http.close()  # else the next question finds this one half asked
             raise unavailable(str(error) or type(error).__name__) from error
 
 
