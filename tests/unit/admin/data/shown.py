@@ -14,7 +14,6 @@ from mustela import (
     Stores,
     StreamsBuilder,
     TimeWindows,
-    TopologyTestDriver,
 )
 from mustela.admin.access import Scope, Tokens
 from mustela.admin.data.application import DataApplication, is_stream
@@ -86,7 +85,7 @@ class Served:
 
     def __init__(
         self,
-        driver: TopologyTestDriver,
+        driver: Any,
         *,
         hidden: Hidden | None = None,
         limits: Limits | None = None,
