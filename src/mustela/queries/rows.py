@@ -34,7 +34,7 @@ class EditionViews:
 
     def __init__(self, edition: Edition) -> None:
         self.edition = edition
-        self._views: dict[tuple[int, int], tuple[object, Snapshot]] = {}
+        self._views: dict[tuple[int, int], tuple[Edition, Snapshot]] = {}
 
     def view(self, stage: int, group: int) -> Snapshot:
         """Return the view of a key group.
@@ -44,15 +44,15 @@ class EditionViews:
         """
         found = self._views.get((stage, group))
         if found is None:
-            mark = self.edition.mark(stage, group)
-            found = self._views[stage, group] = mark, self.edition.open(stage, group)
+            edition = self.edition
+            found = self._views[stage, group] = edition, edition.open(stage, group)
         return found[1]
 
     def move_to(self, edition: Edition) -> None:
         """Change to a newer edition; views of key groups that it did not change are kept."""
         self.edition = edition
-        for place, (mark, view) in list(self._views.items()):
-            if edition.mark(*place) != mark:
+        for place, (before, view) in list(self._views.items()):
+            if edition.mark(*place) != before.mark(*place):
                 del self._views[place]
                 view.close()
 

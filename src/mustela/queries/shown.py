@@ -170,11 +170,11 @@ def _queried(spec: StoreSpec) -> Queried:
 
 def _creator(spec: StoreSpec, shown: Shown) -> Callable[[Any, Any], Any]:
     queried = _queried(spec)
-    found = {
-        Shown.VALUES: queried.store,
-        Shown.TIMESTAMPS: queried.timed,
-        Shown.HEADERS: queried.headed if spec.with_headers else None,
-    }[shown]
+    found = queried.store
+    if shown is Shown.TIMESTAMPS:
+        found = queried.timed
+    elif shown is Shown.HEADERS:
+        found = queried.headed if spec.with_headers else None
     if found is not None:
         return found
     msg = f"store {spec.name!r} keeps no {shown.value}: it is a {spec.kind} store"

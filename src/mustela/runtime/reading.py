@@ -179,6 +179,7 @@ class _LiveEdition:
         self._read = state.global_marks  # the next epoch's look replaces what the state has
         self._state = state
         self._engine = engine
+        self._known: dict[tuple[int, int], Committed] = {}
         value = state.watermark.value
         self.epoch = state.epoch
         self.watermark = None if value < 0 else value
@@ -207,6 +208,13 @@ class _LiveEdition:
         return all(offsets.get(place, 0) > offset for place, offset in sent.items())
 
     def _committed(self, stage: int, group: int) -> Committed:
+        """Return what is committed in a key group; each get asks for it."""
+        found = self._known.get((stage, group))
+        if found is None:
+            found = self._known[stage, group] = self._found(stage, group)
+        return found
+
+    def _found(self, stage: int, group: int) -> Committed:
         state = self._state
         where = state.plan.stages[stage]
         last = state.groups[where.identity][group]

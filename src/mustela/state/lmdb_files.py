@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +51,15 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OPEN_FILES = {errno.EMFILE, errno.ENFILE}
 _META_PAGES = 2
 _PROBE_BYTES = 1 << 20
+_DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.NotFoundError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,27 +150,36 @@ def refuse(condition: Condition | None, path: Path) -> None:
         raise not_ready(condition, Committed(), str(path))
 
 
-@contextmanager
-def reported(path: Path) -> Generator[None]:
+def reported(path: Path) -> AbstractContextManager[None]:
     """Turn errors of LMDB and of the operating system into errors of this room."""
-    try:
-        yield
-    except (lmdb.MapFullError, lmdb.DiskError) as error:
-        raise _disk_full(path, str(error)) from error
-    except (
-        lmdb.CorruptedError,
-        lmdb.PageNotFoundError,
-        lmdb.PanicError,
-        lmdb.InvalidError,
-        lmdb.VersionMismatchError,
-        lmdb.IncompatibleError,
-        lmdb.NotFoundError,
-    ) as error:
-        raise damaged(path, str(error)) from error
-    except lmdb.Error as error:
-        raise _by_number(path, _errno_of(error), str(error)) from error
-    except OSError as error:
-        raise _by_number(path, error.errno or 0, error.strerror or str(error)) from error
+    return _Reported(path)
+
+
+class _Reported:
+    """Around each read there are two of these, so they are no generators, which take longer."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Turn an error into ours."""
+        if isinstance(error, lmdb.Error | OSError):
+            raise _error_of(self._path, error) from error
+
+
+def _error_of(path: Path, error: lmdb.Error | OSError) -> EnvironmentFault:
+    if isinstance(error, OSError):
+        return _by_number(path, error.errno or 0, error.strerror or str(error))
+    if isinstance(error, lmdb.MapFullError | lmdb.DiskError):
+        return _disk_full(path, str(error))
+    if isinstance(error, _DAMAGE):
+        return damaged(path, str(error))
+    return _by_number(path, _errno_of(error), str(error))
 
 
 def _errno_of(error: lmdb.Error) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import lmdb
 
+from mustela.clock import SystemClock
 from mustela.state.codec import (
     META_KEY,
     Layer,
@@ -36,6 +39,9 @@ from mustela.state.protocol import Standing, compare, not_ready
 
 __all__ = ["LmdbReaders"]
 
+_LOOK_EVERY_S: Final = 1.0
+"""After so long it is looked whether other files have replaced open ones, which then free disk."""
+
 
 class _Checked(NamedTuple):
     """What was found when the description of files was last compared with a committed state."""
@@ -55,6 +61,17 @@ class _Files:
     is_old: bool = False
     decoded: DecodedPending = field(default_factory=DecodedPending)
     checked: _Checked | None = None
+    looked: float = -inf
+
+    def is_fresh(self, committed: Committed, now: float) -> bool:
+        """Whether this state was found here a moment ago: then it need not be looked for again.
+
+        Files that replace these hold the same of it, or something newer.
+        """
+        known = self.checked
+        if known is None or not (known.committed is committed or known.committed == committed):
+            return False
+        return now - self.looked < _LOOK_EVERY_S
 
 
 class LmdbReaders:
@@ -71,6 +88,7 @@ class LmdbReaders:
         boot: The id of the machine's boot, as the writers know it.
         open_max: How many environments are kept open; of more, those that no view needs are closed,
             oldest first.
+        now: The monotonic clock, in seconds.
     """
 
     def __init__(
@@ -80,11 +98,13 @@ class LmdbReaders:
         boot: str,
         options: LmdbOptions | None = None,
         open_max: int = 1_024,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self._state_dir = state_dir
         self._boot = boot
         self._options = options or LmdbOptions()
         self._open_max = open_max
+        self._now = now or SystemClock().monotonic
         self._lock = threading.RLock()
         self._open: dict[Path, _Files] = {}
         self._inherited: list[dict[Path, _Files]] = []
@@ -143,6 +163,11 @@ class LmdbReaders:
                 raise StateNotReadyError(msg, fields={"path": str(path)})
             known = self._mine()
             found = known.pop(path, None)
+            now = self._now()
+            if found is not None and found.is_fresh(committed, now):
+                known[path] = found
+                found.views += 1
+                return found
             try:
                 inode = os.stat(f"{path}/{DATA_FILE}").st_ino
             except FileNotFoundError:
@@ -161,6 +186,7 @@ class LmdbReaders:
                     return None
             known[path] = found
             found.views += 1
+            found.looked = now
             return found
 
     def _opened(self, path: Path, spec: EnvironmentSpec, committed: Committed) -> _Files | None:
@@ -212,7 +238,7 @@ class LmdbReaders:
             known is not None
             and known.spec is spec
             and known.blob == blob
-            and known.committed == committed
+            and (known.committed is committed or known.committed == committed)
         ):
             return known.layer  # the base has not moved: the same pending is still above it
         meta = None if blob is None else decode_meta(blob)

@@ -244,3 +244,16 @@ def test_a_handle_is_of_the_class_that_was_asked_for(driver: TopologyTestDriver)
             with pytest.raises(QueryError, match="ask for a ReadOnlyKeyValueStore"):
                 driver.store("counts", wrong)
     assert len(driver.store("minutes", ReadOnlyWindowStore[str, int])) == 1
+
+
+def test_a_store_is_shown_as_it_is_asked_for_each_time(driver: TopologyTestDriver) -> None:
+    """Handles are made once for each way to show a store; none is given for another way."""
+    driver.create_input_topic("prices").pipe_input("pen", 3, timestamp=5)
+    for _ in range(2):
+        assert driver.store("prices")["pen"] == 3
+        assert driver.store("prices", timestamps=True)["pen"] == ValueAndTimestamp(3, 5)
+        assert driver.store("prices", headers=True)["pen"] == ValueTimestampHeaders(3, 5, ())
+        with pytest.raises(QueryError):
+            driver.store("prices", ReadOnlyWindowStore)
+        with pytest.raises(UnknownStoreError):
+            driver.store("pens")

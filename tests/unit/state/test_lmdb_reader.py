@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mustela.state.lmdb_reader as reader_module
+from mustela.clock import ManualClock
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import Committed, Token
 from mustela.state.lmdb_reader import LmdbReaders
@@ -109,3 +113,30 @@ def test_what_has_not_moved_is_compared_once(
     writer.write(2)
     assert {value(readers, 2) for _ in range(10)} == {b"2"}
     assert len(decoded) == 2
+
+
+def test_files_are_looked_for_at_each_new_epoch_and_once_a_second(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within it, what was found of an epoch is read without a look at the directory."""
+    clock, looks, look = ManualClock(), list[object](), os.stat
+
+    def noted(path: Any, **options: Any) -> object:
+        looks.append(path)
+        return look(path, **options)
+
+    readers = LmdbReaders(writer.root, boot="boot-1", now=clock.monotonic)
+    monkeypatch.setattr(reader_module.os, "stat", noted)
+    writer.write(1)
+    assert {value(readers, 1) for _ in range(100)} == {b"1"}
+    before = len(looks)
+    assert value(readers, 1) == b"1"
+    assert len(looks) == before
+    shutil.rmtree(writer.root)  # as a reset does
+    assert value(readers, 1) == b"1"  # the files that are open hold it as ever
+    with pytest.raises(StateNotReadyError):
+        value(readers, 2)
+    clock.advance(1_000)
+    with pytest.raises(StateNotReadyError):
+        value(readers, 1)
+    readers.close()
