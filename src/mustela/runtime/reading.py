@@ -21,6 +21,11 @@ __all__ = ["Published", "ReadableEngine"]
 
 
 _ON_THE_WAY: Final = frozenset({AppState.STARTING, AppState.STANDBY, AppState.RESTORING})
+_START: Final = "start it, and wait: app.wait_until(AppState.RUNNING)"
+_FIXES: Final = {
+    AppState.FAILED.value: "see app.error, remove its cause, then app.restart()",
+    AppState.STOPPED.value: "app.restart(), or read what it has committed: mustela state",
+}
 
 
 @runtime_checkable
@@ -125,11 +130,7 @@ class Published:
                 fields={"state": state},
             )
         msg = f"the stores cannot be read while the application is {state}"
-        raise StateUnavailableError(
-            msg,
-            fix="start it, and wait: app.wait_until(AppState.RUNNING)",
-            fields={"state": state},
-        )
+        raise StateUnavailableError(msg, fix=_FIXES.get(state, _START), fields={"state": state})
 
     def wait(self, holds: Callable[[Edition], bool], seconds: float) -> bool:
         """Wait until the newest epoch meets a condition; return False if the time is up first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _ROWS: Final = "rows"
 _SCANS: Final = "scans"
 _MEMORY: Final = "memory"
 _FIXES: Final = {"Parser": "ask with one SELECT"}
+_WORD: Final = re.compile(r"[\w-]+")
 _SCANS_MAX: Final = 200
 """How many scans a statement may have begun."""
 
@@ -257,6 +259,8 @@ class SqlProcess:
         if kind == "Catalog":
             evidence["tables"] = names
             fix = 'name one of the tables; put a name such as "by-city" into double quotes'
+        elif kind == "Binder" and (known := self._columns_in(sql)):
+            fix = f"correct the statement; its tables have these columns: {known}"
         else:
             fix = (
                 "correct the statement there" if line else _FIXES.get(kind, "correct the statement")
@@ -264,6 +268,15 @@ class SqlProcess:
         msg = f"the statement cannot be run: {what}"
         fields = {"line": line, "column": column, "kind": kind}
         return SqlStatementError(msg, evidence=evidence, fix=fix, fields=fields)
+
+    def _columns_in(self, sql: str) -> str:
+        """Return the columns of the tables that a statement names."""
+        words = set(_WORD.findall(sql.lower()))
+        return "; ".join(
+            f"{table.name} ({', '.join(column.name for column in table.columns)})"
+            for name, table in self._tables.items()
+            if name in words
+        )
 
     def _too_large(self, what: str) -> SqlLimitError:
         limits = self._limits

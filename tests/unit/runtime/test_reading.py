@@ -73,3 +73,18 @@ def test_a_reader_waits_for_an_application_that_starts_but_not_for_one_that_has_
     states[0] = AppState.STOPPED
     with pytest.raises(StateUnavailableError, match="is stopped"):
         queries.snapshot(min_epoch=1, timeout=timedelta(minutes=5))
+
+
+@pytest.mark.parametrize(
+    ("state", "way_on"),
+    [
+        (AppState.CREATED, "wait_until"),
+        (AppState.STOPPED, "mustela state"),
+        (AppState.FAILED, r"app\.error"),
+    ],
+)
+def test_who_cannot_read_is_told_the_way_on(state: AppState, way_on: str) -> None:
+    """An application that has failed is not started by waiting for it."""
+    queries = Queries(Published(SystemClock(), lambda: state, lambda: None))
+    with pytest.raises(StateUnavailableError, match=way_on):
+        queries.store("counts")

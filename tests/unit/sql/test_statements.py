@@ -172,6 +172,9 @@ def test_what_is_wrong_is_said_with_its_place(driver):
     with pytest.raises(SqlStatementError, match="nothere") as refused:
         driver.sql("select * from nothere")
     assert "counts" in refused.value.evidence["tables"]
+    with pytest.raises(SqlStatementError, match="customer") as refused:
+        driver.sql("select 1 from counts join orders using (customer)")
+    assert "counts (key, timestamp, value); orders (key, " in (refused.value.fix or "")
     assert driver.sql("select count(*) from counts").rows == [(3,)]
 
 

@@ -365,7 +365,10 @@ class StoreRows:
             "window": "ask /stores/STORE/KEY/windows, or for a range",
             "session": "ask /stores/STORE/KEY/sessions, or for a range",
         }
-        return DataRefusal(400, "QUERY_KIND", text, fixes.get(self._spec.kind, ""))
+        otherwise = "ask /stores/STORE/KEY"
+        if self._spec.own_kind is not None:
+            otherwise = "ask its query methods: /stores/STORE/methods"
+        return DataRefusal(400, "QUERY_KIND", text, fixes.get(self._spec.kind, otherwise))
 
 
 def _narrowed(bounds: Bounds, after: Position | None) -> tuple[int | None, int | None]:

@@ -19,6 +19,7 @@ from mustela.admin.data.leases import Leases, Lent
 from mustela.admin.data.rows import Bounds, Document, Placed, Position, StoreForms, StoreRows
 from mustela.api.custom_stores import query_functions
 from mustela.errors import DataError, EnvironmentFault, MustelaError
+from mustela.queries.errors import EpochNotReachedError
 from mustela.queries.functions import MIN_EPOCH, QueryFunction, function_of
 from mustela.queries.queries import LIFETIME_MAX, Queries
 from mustela.queries.snapshot import Snapshot
@@ -485,7 +486,10 @@ def refusal_of(error: MustelaError) -> DataRefusal:
         status = 422
     else:
         status = 400
-    return DataRefusal(status, error.code, error.what, error.fix or "")
+    fix = error.fix or ""
+    if isinstance(error, EpochNotReachedError):  # whose fix speaks of a call in Python
+        fix = "ask again, or look at the application's lag"
+    return DataRefusal(status, error.code, error.what, fix)
 
 
 def _reply(encoding: Encoding, epoch: int, document: Document, status: int = 200) -> Reply:

@@ -93,6 +93,7 @@ def test_a_method_is_called_with_typed_parameters(served: Served) -> None:
 def test_what_is_no_method_or_no_parameter_is_refused(
     served: Served, asked: str, status: int, code: str
 ) -> None:
-    """What writes is not reached."""
+    """What writes is not reached, and who asks as of other stores is told of the methods."""
     assert served.json(f"/stores/notes/methods/{asked}", status)["code"] == code
+    assert "methods" in served.json("/stores/notes/a", 400)["fix"]
     assert served.json("/stores/notes/methods/lines?key=a")["result"] == ["x", "y", "z"]

@@ -127,6 +127,7 @@ def test_a_malformed_question_is_400_with_a_code(served: Served, path: str, code
 
     assert found["code"] == code
     assert "red" not in found["error"]
+    assert code != "QUERY_KIND" or found["fix"].startswith("ask /stores/STORE/KEY")
 
 
 def test_pages_go_through_all_rows_in_the_order_of_keys(served: Served) -> None:
@@ -327,6 +328,7 @@ def test_min_epoch_waits_for_what_a_client_has_seen(served: Served) -> None:
     assert served.json(f"/stores/counts/a?min_epoch={served.epoch}")["value"] == 2
     answer = served.get(f"/stores/counts/a?min_epoch={served.epoch + 9}")
     assert (answer.status_code, answer.json()["code"]) == (503, "QUERY_EPOCH_NOT_REACHED")
+    assert "timeout=" not in answer.json()["fix"]  # which is no parameter here
 
 
 def test_hidden_stores_and_fields_are_not_shown(driver: TopologyTestDriver) -> None:
