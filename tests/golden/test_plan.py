@@ -144,6 +144,7 @@ EXAMPLE_OF_RULE: dict[str, Callable[[], TopologyGraph]] = {
     "close_in_window_store": closed_windows,
     "combine_before_shuffle": word_count,
     "each_change": lookups,
+    "inline_expressions": a_table_that_waits,
     "keep_known_keys": known_keys,
     "materialize_lookup": lookups,
     "merge_repartitions": same_key_twice,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.step import Step
+from mustela.planner.expressions import explained
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.foreign_key import ForeignKeyMatchNode
 from mustela.topology.global_table import GlobalTableNode
@@ -92,6 +93,7 @@ def _step(step: Step) -> str:
     facts.extend(f"reads {store}" for store in step.node.reads_any)
     if step.role != "combine" and step.node.stores:
         facts.append(f"stores {', '.join(store.name for store in step.node.stores)}")
+    facts.extend(explained(step.node))
     if step.wants_old:
         facts.append("old values")
     if step.each_change:

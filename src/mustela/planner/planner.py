@@ -18,6 +18,7 @@ from mustela.planner.options import PlanOptions
 from mustela.planner.rules.close_in_window_store import close_in_window_store
 from mustela.planner.rules.combine_before_shuffle import combine_before_shuffle
 from mustela.planner.rules.each_change import each_change
+from mustela.planner.rules.inline_expressions import inline_expressions
 from mustela.planner.rules.keep_known_keys import keep_known_keys
 from mustela.planner.rules.materialize_lookup import materialize_lookup
 from mustela.planner.rules.merge_repartitions import merge_repartitions
@@ -42,6 +43,7 @@ RULES: Final = MappingProxyType[str, Rule](
         "combine_before_shuffle": combine_before_shuffle,
         "materialize_lookup": materialize_lookup,
         "merge_repartitions": merge_repartitions,
+        "inline_expressions": inline_expressions,
     }
 )
 """The rules by name, in the order in which they are applied."""

@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any, Protocol, runtime_checkable
 
 from mustela.plan.batch import Batch
+from mustela.plan.expression import Expression
 
 __all__ = [
     "MovedRows",
@@ -29,7 +30,8 @@ def call_each(
     """Call ``function`` once for each row of ``columns``, even if it raises on some of them.
 
     `list.extend` keeps what it got before an exception, and the iterator resumes after the row that
-    failed: the function never runs twice for a row, and good rows cost nothing extra.
+    failed: the function never runs twice for a row, and good rows cost nothing extra. An
+    `Expression` is computed for all rows at once, and only called where it raises.
 
     Args:
         function: Called with one argument per column.
@@ -40,6 +42,11 @@ def call_each(
     Returns:
         The results, None where the function failed, and the rows where it did, ascending.
     """
+    if isinstance(function, Expression):
+        try:
+            return function.column(columns), []
+        except Exception:  # noqa: BLE001 - it has no effects: the rows tell which of them it was
+            function = function.function
     results: list[Any] = []
     failed: list[int] = []
     count = len(columns[0])
