@@ -28,6 +28,7 @@ CODE_FROM_DATA = {
 }
 MAY_RUN_CODE_FROM_DATA = {
     "src/mustela/kernel/processors/transact.py": "the rows of an epoch, packed by its own lanes",
+    "src/mustela/plan/expression.py": "the text of a function that came as code beside it",
     "src/mustela/plan/user_code.py": "the program's own sources, sent by its driver with a sum",
     "src/mustela/spark/frames.py": "frames travel inside one Spark job and never outlive it",
     "src/mustela/topology/written_fold.py": "functions are written from a table of our own lines",
