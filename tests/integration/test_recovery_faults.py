@@ -443,7 +443,7 @@ def test_a_killed_worker_while_state_is_broken_still_gives_the_right_counts(
     inside.build(word_count)
     feed(inside, 2)
     inside.run()
-    for file in inside.state_dir.glob("*/*/[0-9]*/data.mdb"):
+    for file in inside.state_dir.glob("*/*/[0-9]*/rows.flat"):
         file.write_bytes(b"\0" * file.stat().st_size)
     app, heard = inside.app()
     with app:

@@ -15,9 +15,11 @@ import pytest
 
 from mustela.connectors.kafka.log import read_last_record
 from mustela.plan.keygroups import key_group
+from mustela.processes import boot_id
 from mustela.runtime.record.epoch_record import EPOCH_RECORD_KEY, decode_epoch_record, epochs_topic
 from mustela.state.interfaces import Committed, Environment, EnvironmentSpec, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
+from mustela.state.lmdb_flat import unfold
 from mustela_dev import DevelopmentBroker
 from tests.faults.feed import read_all
 from tests.faults.inside import Inside
@@ -55,7 +57,14 @@ class Counting:
         assert all(counts == sorted(set(counts)) for counts in by_key.values())
 
     def files(self) -> list[Path]:
-        """Return the data files of all key groups."""
+        """Return the files of rows that a clean stop left of all key groups."""
+        return sorted(self.inside.state_dir.glob("*/*/[0-9]*/rows.flat"))
+
+    def opened_files(self) -> list[Path]:
+        """Return LMDB's files of all key groups, made of the files of rows as by an opening."""
+        for file in self.files():
+            unfold(self.inside.state_dir, file.parent, boot_id() or "")
+            file.unlink()
         return sorted(self.inside.state_dir.glob("*/*/[0-9]*/data.mdb"))
 
 
@@ -102,15 +111,27 @@ def flip_bytes(file: Path) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [delete, truncate, zero_pages, flip_bytes])
+@pytest.mark.parametrize(
+    ("damage", "files"),
+    [
+        (delete, Counting.files),
+        (truncate, Counting.files),
+        (truncate, Counting.opened_files),
+        (zero_pages, Counting.opened_files),
+        (flip_bytes, Counting.opened_files),
+    ],
+)
 def test_damaged_state_is_rebuilt_from_the_changelog(
-    counting: Counting, damage: Callable[[Path], None]
+    counting: Counting,
+    damage: Callable[[Path], None],
+    files: Callable[[Counting], list[Path]],
 ) -> None:
     """No damage to local files changes a result; what is broken is read from Kafka again."""
     counting.feed()
     counting.inside.run()
-    assert len(counting.files()) == GROUPS
-    for file in counting.files()[::2]:
+    found = files(counting)
+    assert len(found) == GROUPS
+    for file in found[::2]:
         damage(file)
 
     counting.feed()

@@ -46,7 +46,7 @@ def test_state_of_another_life_is_not_used_on_a_host_that_a_reset_did_not_reach(
     monkeypatch.setenv("MUSTELA__STATE_DIR", str(a))
     servers = ("-b", world.broker.bootstrap_servers)
     assert main(["reset", world.name, "--to-latest", "--yes", *servers]) == 0
-    assert list(b.glob("*/*/[0-9]*/data.mdb")), "the reset did not reach the other host"
+    assert list(b.glob("*/*/[0-9]*/rows.flat")), "the reset did not reach the other host"
     for rounds in range(4):  # life 2 on host A: as far as the old life's changelog, and further
         world.send(lines, [(key, "v") for key in KEYS[rounds:]])
         world.run(build, state_dir=a)

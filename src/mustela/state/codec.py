@@ -8,11 +8,14 @@ The hash is not cryptographic, so one stored key may hold several odd keys.
   values. A large one is stored in pieces (lmdb_pendings.py).
 - The meta value is msgpack too, led by its XXH64. So is, beside it, how a store's values are
   compressed (packing.py), under ``packed:`` and the store's name.
+- A small environment that is closed is one file of rows (lmdb_flat.py): a name of the format, an
+  XXH64, then zlib's form of one msgpack value with the stored keys and values of each table.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Mapping
 
 import msgspec
@@ -24,6 +27,7 @@ from mustela.state.protocol import Standing
 
 __all__ = [
     "CHECK_BYTES",
+    "FLAT_FILE",
     "KEY_BYTES_MAX",
     "META_KEY",
     "PACKED_PREFIX",
@@ -31,15 +35,18 @@ __all__ = [
     "Layer",
     "Meta",
     "Packed",
+    "Tables",
     "decode_bucket",
     "decode_meta",
     "decode_packed",
     "decode_pending",
+    "decode_tables",
     "digests",
     "encode_bucket",
     "encode_meta",
     "encode_packed",
     "encode_pending",
+    "encode_tables",
     "is_odd",
     "packed_key",
     "seal",
@@ -54,12 +61,22 @@ BLOB_CHECK_BYTES = 8
 ODD_PREFIX = 400
 META_KEY = b"meta"
 PACKED_PREFIX = b"packed:"
+FLAT_FILE = "rows.flat"
+_FLAT_MAGIC = b"mustela rows 1\n"
+_FLAT_LEVEL = 1
 _EMPTY_KEY = b"\x00"
 _TOKEN = struct.Struct(">QQQ")
 TOKEN_BYTES = _TOKEN.size
 
 Layer = dict[str, dict[bytes, bytes | None]]
 """A decoded pending: by store, keys in order with their new values."""
+
+
+Tables = dict[str, tuple[list[bytes], list[bytes]]]
+"""All of an environment: by table, keys in order with their stored values.
+
+The table with the description is named ''.
+"""
 
 
 class Meta(msgspec.Struct):
@@ -199,6 +216,7 @@ def digests(spec: EnvironmentSpec) -> dict[str, str]:
 _META = msgspec.msgpack.Decoder(Meta)
 _PACKED = msgspec.msgpack.Decoder(Packed)
 _PENDING = msgspec.msgpack.Decoder(dict[str, tuple[list[bytes], list[bytes | None]]])
+_TABLES = msgspec.msgpack.Decoder(Tables)
 _BUCKET = msgspec.msgpack.Decoder(dict[bytes, bytes])
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -315,4 +333,25 @@ def decode_bucket(stored: bytes, sealed: bytes) -> dict[bytes, bytes] | None:
     try:
         return None if body is None else _BUCKET.decode(body)
     except msgspec.DecodeError:
+        return None
+
+
+def encode_tables(tables: Tables) -> bytes:
+    """Return the bytes of a file of rows.
+
+    Example:
+        >>> decode_tables(encode_tables({"store:s": ([b"k"], [b"v"])}))
+        {'store:s': ([b'k'], [b'v'])}
+    """
+    return _FLAT_MAGIC + _lead(zlib.compress(_ENCODER.encode(tables), _FLAT_LEVEL))
+
+
+def decode_tables(blob: bytes) -> Tables | None:
+    """Return the rows of a file, or None if it is not what was written."""
+    if not blob.startswith(_FLAT_MAGIC):
+        return None
+    body = _checked(blob[len(_FLAT_MAGIC) :])
+    try:
+        return None if body is None else _TABLES.decode(zlib.decompress(body))
+    except (zlib.error, msgspec.DecodeError):
         return None

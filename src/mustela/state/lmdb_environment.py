@@ -13,6 +13,7 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
+    FLAT_FILE,
     META_KEY,
     Layer,
     Meta,
@@ -53,10 +54,10 @@ from mustela.state.lmdb_files import (
     OpenEnvironment,
     check_readers,
     damaged,
-    open_handle,
     refuse,
     reported,
 )
+from mustela.state.lmdb_flat import is_small, lay_flat, open_files
 from mustela.state.lmdb_folding import Part, apply_part, parts_of
 from mustela.state.lmdb_lines import lines_anew, restored_lines
 from mustela.state.lmdb_packing import learn
@@ -122,6 +123,7 @@ class LmdbEnvironment:
         self._handle: OpenEnvironment | None = None
         self._views: list[LmdbSnapshot] = []
         self._written = -1
+        self._is_flat = False
         self._decoded = DecodedPending()
         # Rows and their lines in an index are folded at once: a restore that goes on from the base
         # takes the lines for those of its rows.
@@ -358,6 +360,7 @@ class LmdbEnvironment:
             with reported(self.path):
                 check_readers(handle.env, self.path, self._options.reader_writes_max)
                 self._declare_open(handle)
+                self._take_up()
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle) or Meta.fresh(self._spec, self._boot)
                     meta.take_name(self._spec)
@@ -411,6 +414,12 @@ class LmdbEnvironment:
             txn.put(META_KEY, encode_meta(meta), db=handle.meta)
         handle.env.sync(True)
 
+    def _take_up(self) -> None:
+        """Delete the file of rows that a clean close left, before the first write after it."""
+        if self._is_flat:
+            (self.path / FLAT_FILE).unlink(missing_ok=True)
+            self._is_flat = False
+
     # -- files -----------------------------------------------------------------------------
 
     def compact(self, *, live_bytes_max: int | None = None) -> bool:
@@ -420,11 +429,14 @@ class LmdbEnvironment:
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
+                if live_bytes_max is not None and is_small(handle, self._options):
+                    return False  # the clean close that comes next writes it in another form
                 if not is_worth_it(handle, self._spec, self.path, idle=live_bytes_max is None):
                     return False
                 if live_bytes_max is not None and live_bytes(handle) > live_bytes_max:
                     return False
                 self._declare_open(handle)
+                self._take_up()
                 replace_by_copy(self._root, self.path, handle, self._spec, self._options)
             self._drop()
         self._opened()  # or a clean close would take it for one that was not used
@@ -448,6 +460,10 @@ class LmdbEnvironment:
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
+                if is_small(handle, self._options):
+                    self._lay_flat(handle)
+                    return
+                self._take_up()
                 handle.env.sync(True)
                 with handle.env.begin(write=True) as txn:
                     meta = self._read_meta(txn, handle)
@@ -456,6 +472,14 @@ class LmdbEnvironment:
                     txn.put(META_KEY, encode_meta(meta), db=handle.meta)
                 handle.env.sync(True)
                 squeeze(self._root, self.path, handle)
+
+    def _lay_flat(self, handle: OpenEnvironment) -> None:
+        """Leave a small environment as a file of rows; see lmdb_flat.py."""
+        with handle.env.begin() as txn:
+            meta = self._read_meta(txn, handle)
+        if meta is None or not (meta.clean or meta.let_go(self._boot)):
+            return
+        lay_flat(self.path, handle, meta)
 
     def destroy(self) -> None:
         """Delete all state; the next use starts from empty."""
@@ -483,7 +507,12 @@ class LmdbEnvironment:
             put_back(self.path)
             if self._saved is not None and not self.path.exists():
                 fetch(self._saved, self.path)
-            self._handle = open_handle(self._root, self.path, self._spec, self._options)
+            make_private(self._root, self.path)
+            with reported(self.path):
+                self._handle = open_files(
+                    self._root, self.path, self._spec, self._options, self._boot
+                )
+            self._is_flat = (self.path / FLAT_FILE).exists()
         return self._handle
 
     def _usable(self) -> OpenEnvironment | None:

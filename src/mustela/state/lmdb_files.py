@@ -76,6 +76,7 @@ class LmdbOptions:
             reused, so the file grows with each write. A snapshot exists for an epoch or a query,
             for five minutes at most, and an epoch writes once, or some twenty times if it is large.
         fold_pages: About how many pages one transaction of a fold may change.
+        flat_bytes: Up to so many bytes of pages with data, a clean close leaves a file of rows.
         saved_in: For state on tmpfs, the directory on disk that a clean close copies it to and
             that it is read back from.
     """
@@ -86,6 +87,7 @@ class LmdbOptions:
     readers_max: int = 254
     reader_writes_max: int = 100_000
     fold_pages: int = 128
+    flat_bytes: int = 256 << 10
     saved_in: Path | None = None
 
 

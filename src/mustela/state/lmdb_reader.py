@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import lmdb
 
 from mustela.clock import SystemClock
 from mustela.state.codec import (
+    FLAT_FILE,
     META_KEY,
     Layer,
     decode_meta,
@@ -32,6 +35,7 @@ from mustela.state.lmdb_files import (
     meta_table,
     reported,
 )
+from mustela.state.lmdb_flat import fill, read_flat
 from mustela.state.lmdb_pendings import DecodedPending, has_pending
 from mustela.state.lmdb_snapshot import LmdbSnapshot
 from mustela.state.memory import MemoryEnvironment
@@ -168,10 +172,7 @@ class LmdbReaders:
                 known[path] = found
                 found.views += 1
                 return found
-            try:
-                inode = os.stat(f"{path}/{DATA_FILE}").st_ino
-            except FileNotFoundError:
-                inode = -1
+            inode = _inode_of(path)
             if found is not None and found.handle.inode != inode:
                 _retire(found)  # another process has replaced or deleted the files
                 found = None
@@ -266,8 +267,32 @@ def _retire(files: _Files) -> None:
         files.handle.env.close()
 
 
+def _inode_of(path: Path) -> int:
+    """Return the number of the file that holds an environment, -1 if there is none."""
+    for name in (DATA_FILE, FLAT_FILE):
+        with suppress(FileNotFoundError):
+            return os.stat(f"{path}/{name}").st_ino
+    return -1
+
+
 def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnvironment | None:
-    """Open files for reading; return None if nothing was written to them yet."""
+    """Open an environment for reading; return None if nothing was written to it yet.
+
+    One that lies flat is read from a copy of its rows in LMDB's form, whose name is gone when it
+    is open.
+    """
+    if (path / DATA_FILE).exists():
+        return _open_lmdb(path, spec, options)
+    inode = (path / FLAT_FILE).stat().st_ino
+    with TemporaryDirectory(prefix="mustela-rows-") as place:
+        fill(Path(place), read_flat(path))
+        handle = _open_lmdb(Path(place), spec, options)
+    if handle is not None:
+        handle.inode = inode  # of the file that a writer replaces
+    return handle
+
+
+def _open_lmdb(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnvironment | None:
     if not (path / DATA_FILE).stat().st_size:
         return None
     env = lmdb.open(

@@ -11,6 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
+from mustela.state.codec import FLAT_FILE
 from mustela.state.directories import make_private, remove_tree
 from mustela.state.lmdb_files import DATA_FILE, reported
 
@@ -31,7 +32,7 @@ def save(root: Path, path: Path, copy: Path) -> None:
 
 def fetch(copy: Path, path: Path) -> bool:
     """Read a copy back, if there is one; return whether there was."""
-    if not (copy / DATA_FILE).is_file():
+    if _file_of(copy) is None:
         return False
     _replace(copy, path, durable=False)
     return True
@@ -45,10 +46,11 @@ def _replace(source: Path, target: Path, *, durable: bool) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
         try:
             fresh.mkdir(mode=0o700)
-            shutil.copyfile(source / DATA_FILE, fresh / DATA_FILE)
-            (fresh / DATA_FILE).chmod(0o600)
+            name = _file_of(source) or DATA_FILE
+            shutil.copyfile(source / name, fresh / name)
+            (fresh / name).chmod(0o600)
             if durable:
-                _sync(fresh / DATA_FILE)
+                _sync(fresh / name)
             remove_tree(target)
             fresh.rename(target)
             if durable:
@@ -56,6 +58,11 @@ def _replace(source: Path, target: Path, *, durable: bool) -> None:
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
+
+
+def _file_of(place: Path) -> str | None:
+    """Return the file that holds an environment: LMDB's, or all rows of a small one."""
+    return next((name for name in (DATA_FILE, FLAT_FILE) if (place / name).is_file()), None)
 
 
 def _sync(path: Path) -> None:

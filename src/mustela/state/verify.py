@@ -18,6 +18,7 @@ from pathlib import Path
 import lmdb
 
 from mustela.state.codec import (
+    FLAT_FILE,
     META_KEY,
     PACKED_PREFIX,
     TOKEN_BYTES,
@@ -25,6 +26,7 @@ from mustela.state.codec import (
     decode_meta,
     decode_packed,
     decode_pending,
+    decode_tables,
     stored_key,
 )
 from mustela.state.packing import is_sound_row
@@ -40,11 +42,18 @@ def check_environment(path: Path) -> str | None:
 
     Damage may end the process: call it in one that may die.
     """
+    if _lies_flat(path):
+        whole = decode_tables((path / FLAT_FILE).read_bytes()) is not None
+        return None if whole else "its file of rows is not what was written"
     try:
         with lmdb.open(str(path), readonly=True, create=False, max_dbs=4096, readahead=True) as env:
             return _check(env)
     except lmdb.Error as error:
         return str(error)
+
+
+def _lies_flat(path: Path) -> bool:
+    return (path / FLAT_FILE).exists() and not (path / "data.mdb").exists()
 
 
 def _check(env: lmdb.Environment) -> str | None:
@@ -117,7 +126,7 @@ def verify_environments(paths: Iterable[Path], *, timeout_s: float = 600) -> lis
         paths: Directories of environments.
         timeout_s: A child that reads longer than this has hit damage.
     """
-    todo = [path for path in paths if (path / "data.mdb").exists()]
+    todo = [path for path in paths if (path / "data.mdb").exists() or _lies_flat(path)]
     bad: list[Path] = []
     while todo:
         verdicts = _run_child(todo, timeout_s)

@@ -168,6 +168,6 @@ def test_stages_that_nobody_claims_are_deleted(tmp_path):
     removed = remove_unclaimed(tmp_path, "app", {"new"})
     assert removed == [leftover, tmp_path / "app" / "old"]
     assert sorted(path.name for path in (tmp_path / "app").iterdir()) == ["new"]
-    assert (tmp_path / "app" / "new" / "00003" / "data.mdb").exists()
+    assert (tmp_path / "app" / "new" / "00003" / "rows.flat").exists()
     assert (tmp_path / "other" / "old").is_dir()
     assert remove_unclaimed(tmp_path, "absent", set()) == []

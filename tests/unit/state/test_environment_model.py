@@ -20,11 +20,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from mustela.state import lmdb_environment
+from mustela.state import lmdb_environment, lmdb_flat
 from mustela.state.faults import FencedStateError
 from mustela.state.interfaces import Committed, Condition, Environment, Token
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_folding import apply_part
+from mustela.state.lmdb_reader import LmdbReaders
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 from tests.unit.state.environments import STORES, make_spec, open_lmdb
@@ -35,6 +36,25 @@ keys = st.builds(bytes.__add__, st.sampled_from(STEMS), st.sampled_from(TAILS))
 values = st.one_of(st.none(), st.binary(max_size=12), st.just(b"v" * 5_000))
 stores = st.sampled_from(STORES)
 writes = st.lists(st.tuples(stores, keys, values), max_size=12)
+
+
+def dies_in_step(environment: LmdbEnvironment, step: int) -> None:
+    """Close an environment, and do not come to a step of how it is laid flat."""
+    done: list[int] = []
+
+    def dying(act):
+        def step_of(*given, **options):
+            if len(done) == step:
+                raise KeyboardInterrupt
+            done.append(1)
+            return act(*given, **options)
+
+        return step_of
+
+    with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+        for place, name in ((lmdb_flat.os, "fsync"), (lmdb_flat.os, "rename"), (Path, "unlink")):
+            patch.setattr(place, name, dying(getattr(place, name)))
+        environment.close(clean=True)
 
 
 class EnvironmentMachine(RuleBasedStateMachine):
@@ -207,6 +227,30 @@ class LmdbMachine(EnvironmentMachine):
         self.environment.close(clean=True)
         self.environment = self.opened(f"boot-{self.environment._boot}")
 
+    @rule()
+    def machine_dies_while_state_is_only_read(self):
+        self.environment.close(clean=True)
+        reader = self.opened(f"boot-{self.environment._boot}")
+        assert reader.condition(self.state).ready
+        reader.close(clean=False)
+        self.environment = self.opened(f"boot-{reader._boot}")
+
+    @rule(step=st.integers(min_value=0, max_value=3))
+    def process_dies_while_it_closes(self, step):
+        dies_in_step(self.environment, step)
+        self.environment.close(clean=False)
+        self.environment = self.opened(self.environment._boot)
+
+    @rule(store=stores, clean=st.booleans())
+    def others_read_what_is_closed(self, store, clean):
+        self.environment.close(clean=clean)
+        readers = LmdbReaders(self.root, boot=self.environment._boot)
+        view = readers.snapshot(make_spec(), self.state)
+        assert list(view.range(store, None, None)) == sorted(self.model[store].items())
+        view.close()
+        readers.close()
+        self.environment = self.opened(self.environment._boot)
+
     @rule(rows=writes, commits=st.booleans())
     def epoch_runs_in_another_process(self, rows, commits):
         token = self.next_token()
@@ -239,7 +283,7 @@ class LmdbMachine(EnvironmentMachine):
 class CutFoldMachine(LmdbMachine):
     """Folds take a transaction for each row, and processes die between them."""
 
-    options: ClassVar[dict[str, Any]] = {"fold_pages": 1}
+    options: ClassVar[dict[str, Any]] = {"fold_pages": 1, "flat_bytes": 1 << 14}
 
     @rule(survived=st.integers(min_value=0, max_value=12), clean=st.booleans())
     def process_dies_in_a_fold(self, survived, clean):

@@ -22,9 +22,9 @@ def root(tmp_path) -> Path:
     return tmp_path / "state"
 
 
-def grown(root: Path, *, epochs: int = 12, rows: int = 1_500):
+def grown(root: Path, *, epochs: int = 12, rows: int = 1_500, **options: int):
     """Write random keys, epoch after epoch; the last pending stays unfolded."""
-    environment = open_lmdb(root)
+    environment = open_lmdb(root, **options)
     draw = random.Random(3)
     model: dict[bytes, bytes] = {}
     state = committed(None)
@@ -171,7 +171,7 @@ def test_what_was_compacted_is_closed_cleanly(root, rows):
 
 def test_a_small_file_is_closed_without_its_free_pages(root):
     """Five pages hold a few rows, where epochs leave seventeen; the next life goes on."""
-    environment, state, model = grown(root, rows=2)
+    environment, state, model = grown(root, rows=2, flat_bytes=0)
     environment.fold(state)
     before = size(environment)
     environment.close(clean=True)
@@ -190,7 +190,7 @@ def test_a_small_file_is_closed_without_its_free_pages(root):
 @pytest.mark.parametrize("renames", [0, 1, 2])
 def test_a_crash_while_a_small_file_is_closed_loses_nothing(root, monkeypatch, renames):
     """It was closed cleanly before, so what is there is used after another boot, too."""
-    environment, state, model = grown(root, rows=2)
+    environment, state, model = grown(root, rows=2, flat_bytes=0)
     environment.fold(state)
     done: list[int] = []
     rename = os.rename

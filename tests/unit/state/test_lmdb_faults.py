@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import lmdb
@@ -28,12 +29,21 @@ from mustela.state.locking import WriteLock
 from mustela.state.registry import EnvironmentRegistry
 from mustela.state.verify import verify_environments
 from tests.patience import PATIENCE_S
-from tests.unit.state.environments import committed, fill, make_spec, open_lmdb, rows_of
+from tests.unit.state.environments import (
+    committed,
+    fill,
+    make_spec,
+    open_lmdb as open_of_any_form,
+    rows_of,
+)
 
 pytestmark = pytest.mark.slow
 
 PAGE = 4096
 DATA = "data.mdb"
+
+# What is closed stays in LMDB's form, to be damaged; the other one is test_lmdb_flat.py's.
+open_lmdb = partial(open_of_any_form, flat_bytes=0)
 
 
 @pytest.fixture

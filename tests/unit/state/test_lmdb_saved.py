@@ -45,7 +45,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def file_of(environment: LmdbEnvironment, root: Path) -> Path:
-    return root / environment.path.relative_to(environment.path.parents[2]) / "data.mdb"
+    return root / environment.path.relative_to(environment.path.parents[2]) / "rows.flat"
 
 
 @pytest.mark.parametrize("reboots", [False, True])

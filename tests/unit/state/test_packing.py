@@ -253,7 +253,7 @@ def test_a_flipped_byte_in_a_compressed_row_is_found(root):
     sealed = view._txn.get(ORDERS[0][0], None, view._handle.stores["counts"])
     assert sealed is not None
     view.close()
-    environment.close(clean=True)
+    environment.close(clean=False)
     file = environment.path / DATA_FILE
     data = file.read_bytes()
     assert data.count(sealed) == 1
