@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,9 @@ class LmdbEnvironment:
         self._lock = WriteLock(
             self.path.with_name(f"{self.path.name}.lock"), self._options.lock_timeout_ms
         )
+        self._data = str(self.path / DATA_FILE)
         self._handle: OpenEnvironment | None = None
+        self._own: tuple[bytes, Meta] | None = None
         self._views: list[LmdbSnapshot] = []
         self._written = -1
         self._is_flat = False
@@ -158,9 +160,11 @@ class LmdbEnvironment:
         meta = self._read_meta(txn, handle)
         if meta is None:
             return compare(Standing(), committed, has_pending=False, spec=self._spec)
-        refused = meta.judged(self._spec, self._boot)
-        if refused is not None:
-            return refused
+        own = self._own
+        if own is None or meta is not own[1]:
+            refused = meta.judged(self._spec, self._boot)
+            if refused is not None:
+                return refused
         pending = has_pending(txn, handle, committed.token)
         return compare(meta.standing, committed, has_pending=pending, spec=self._spec)
 
@@ -236,12 +240,21 @@ class LmdbEnvironment:
         return [found.get(key) for key in keys]
 
     def _read_meta(self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment) -> Meta | None:
+        """Return the description; the same object while it is what this process wrote last."""
         blob = txn.get(META_KEY, None, handle.meta)
         if blob is None:
             return None
+        own = self._own
+        if own is not None and own[0] == blob:
+            return own[1]
         meta = decode_meta(blob)
         if meta is None:
             raise damaged(self.path, "its description cannot be read")
+        return meta
+
+    def _take_meta(self, txn: lmdb.Transaction[bytes], handle: OpenEnvironment) -> Meta | None:
+        """Return the description, to be changed."""
+        meta, self._own = self._read_meta(txn, handle), None
         return meta
 
     # -- writing ---------------------------------------------------------------------------
@@ -300,7 +313,7 @@ class LmdbEnvironment:
         if condition is Condition.FOLDABLE and token is not None:
             if not parts:
                 layer = self._decoded.layer(txn, handle, token, self.path)
-                parts += parts_of(txn, handle, layer, self._fold_pages)
+                parts += parts_of(txn, handle, layer, self._decoded.size, self._fold_pages)
             apply_part(txn, handle, parts.pop(0), self.path)
             if parts:
                 writer.standing.folding = token
@@ -353,36 +366,43 @@ class LmdbEnvironment:
     @contextmanager
     def _writing(self) -> Generator[_Writer]:
         """Run a block in a write transaction that ends with the meta."""
-        if self._usable() is None or not self.path.exists():
+        if self._current() is None:
             make_private(self._root, self.path.parent)
-        with self._lock.held(), self._dropping():
-            handle = self._opened()
-            with reported(self.path):
-                check_readers(handle.env, self.path, self._options.reader_writes_max)
-                self._declare_open(handle)
-                self._take_up()
-                with handle.env.begin(write=True) as txn:
-                    meta = self._read_meta(txn, handle) or Meta.fresh(self._spec, self._boot)
-                    meta.take_name(self._spec)
-                    writer = _Writer(txn, handle, meta, meta.standing)
-                    yield writer
-                    self._renew_lines(writer)
-                    meta.take(writer.standing)
-                    txn.put(META_KEY, encode_meta(meta), db=handle.meta)
-                self._written = handle.env.info()["last_txnid"]
+        with self._lock.held():
+            try:
+                handle = self._opened()
+                with reported(self.path):
+                    last = check_readers(handle.env, self.path, self._options.reader_writes_max)
+                    if last != self._written:  # somebody else has written or closed the files
+                        self._declare_open(handle)
+                    self._take_up()
+                    with handle.env.begin(write=True) as txn:
+                        meta = self._take_meta(txn, handle) or Meta.fresh(self._spec, self._boot)
+                        meta.take_name(self._spec)
+                        writer = _Writer(txn, handle, meta, meta.standing)
+                        yield writer
+                        self._renew_lines(writer)
+                        meta.take(writer.standing)
+                        blob, number = encode_meta(meta), txn.id()
+                        txn.put(META_KEY, blob, db=handle.meta)
+                    self._written, self._own = number, (blob, meta)
+            except (StateDamagedError, StateIOError, StateDiskFullError) as error:
+                self._drop_after(error)
+                raise
 
     @contextmanager
     def _dropping(self) -> Generator[None]:
         """Close the files after a failure that may have left them unusable in this process."""
         try:
             yield
-        except (StateDamagedError, StateIOError):
-            self._drop()
+        except (StateDamagedError, StateIOError, StateDiskFullError) as error:
+            self._drop_after(error)
             raise
-        except StateDiskFullError:
+
+    def _drop_after(self, error: Exception) -> None:
+        if isinstance(error, StateDiskFullError):
             self._give_back()
-            self._drop()
-            raise
+        self._drop()
 
     def _give_back(self) -> None:
         """Truncate what a failed write left after the last page, because others need the space."""
@@ -400,10 +420,8 @@ class LmdbEnvironment:
 
         Without this, files would still be marked clean after a crash of the machine.
         """
-        if handle.env.info()["last_txnid"] == self._written:
-            return  # nobody has closed them since this process wrote
         with handle.env.begin() as txn:
-            meta = self._read_meta(txn, handle)
+            meta = self._take_meta(txn, handle)
         if meta is None:
             return
         refuse(meta.judged(self._spec, self._boot), self.path)
@@ -466,7 +484,7 @@ class LmdbEnvironment:
                 self._take_up()
                 handle.env.sync(True)
                 with handle.env.begin(write=True) as txn:
-                    meta = self._read_meta(txn, handle)
+                    meta = self._take_meta(txn, handle)
                     if meta is None or not meta.let_go(self._boot):
                         return
                     txn.put(META_KEY, encode_meta(meta), db=handle.meta)
@@ -476,7 +494,7 @@ class LmdbEnvironment:
     def _lay_flat(self, handle: OpenEnvironment) -> None:
         """Leave a small environment as a file of rows; see lmdb_flat.py."""
         with handle.env.begin() as txn:
-            meta = self._read_meta(txn, handle)
+            meta = self._take_meta(txn, handle)
         if meta is None or not (meta.clean or meta.let_go(self._boot)):
             return
         lay_flat(self.path, handle, meta)
@@ -493,15 +511,10 @@ class LmdbEnvironment:
 
     def _opened(self) -> OpenEnvironment:
         """Return the open files, opening them if needed."""
-        handle = self._usable()
+        handle = self._current()
         if handle is not None:
-            try:
-                if (self.path / DATA_FILE).stat().st_ino == handle.inode:
-                    return handle
-            except FileNotFoundError:
-                pass
-            # Another process has destroyed this environment: the files open here are deleted ones.
-            self._drop()
+            return handle
+        self._drop()
         make_private(self._root, self.path.parent)
         with self._lock.held():
             put_back(self.path)
@@ -514,6 +527,15 @@ class LmdbEnvironment:
                 )
             self._is_flat = (self.path / FLAT_FILE).exists()
         return self._handle
+
+    def _current(self) -> OpenEnvironment | None:
+        """Return the open files, if no other process has replaced or deleted them."""
+        handle = self._usable()
+        if handle is not None:
+            with suppress(FileNotFoundError):
+                if os.stat(self._data).st_ino == handle.inode:
+                    return handle
+        return None
 
     def _usable(self) -> OpenEnvironment | None:
         """Return the open files, unless they were opened before a fork.
@@ -532,14 +554,14 @@ class LmdbEnvironment:
                     fields={"path": str(self.path)},
                 )
             handle.env.close()
-            self._handle = handle = None
+            self._handle = handle = self._own = None
             self._written = -1
             self._decoded.clear()
         return handle
 
     def _drop(self) -> None:
         handle = self._usable()
-        self._handle = None
+        self._handle = self._own = None
         self._written = -1
         self._decoded.clear()
         self._end_views()

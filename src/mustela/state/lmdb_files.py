@@ -267,8 +267,11 @@ def open_handle(
             raise
 
 
-def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> None:
+def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> int:
     """Remove dead readers, and check whether a live one holds old pages.
+
+    Returns:
+        The number of the last write.
 
     Raises:
         StateReaderError: If one has been reading while there were too many writes.
@@ -286,6 +289,7 @@ def check_readers(env: lmdb.Environment, path: Path, writes_max: int) -> None:
                 fix=f"end process {pid}, which is stopped or hangs, then start again",
                 fields={"path": str(path), "pid": int(pid)},
             )
+    return last
 
 
 def _check_length(env: lmdb.Environment, path: Path) -> None:

@@ -12,7 +12,7 @@ in between leaves the committed state: the next fold applies all rows again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +47,9 @@ class Part:
     values: list[bytes | None]
 
 
-def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> list[list[Part]]:
+def parts_of(
+    txn: Txn, handle: OpenEnvironment, layer: Layer, size: int, pages: int
+) -> list[list[Part]]:
     """Return a pending's rows, by transaction: one, or several and one without rows.
 
     Args:
@@ -55,10 +57,11 @@ def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> lis
         handle: Where they are; rows of tables that are not are left out: those are lines of indexes
             that were dropped since.
         layer: The pending.
+        size: Its bytes.
         pages: About how many pages a transaction may change; more if there would be very many.
     """
     known = {table: rows for table, rows in layer.items() if rows and table in handle.stores}
-    if sum(map(len, known.values())) <= _FEW:
+    if sum(map(len, known.values())) <= _FEW or _most_pages(txn, handle, known, size) <= pages:
         return [[Part(table, list(rows), list(rows.values())) for table, rows in known.items()]]
     changed = {table: _changed_pages(txn, handle, table, rows) for table, rows in known.items()}
     most = max(pages, sum(changed.values()) / _PARTS_MAX)
@@ -77,6 +80,13 @@ def parts_of(txn: Txn, handle: OpenEnvironment, layer: Layer, pages: int) -> lis
     # Pages that a transaction leaves are used by the second after it: the next pending is put into
     # one of its own.
     return [*parts, []] if len(parts) > 1 else parts
+
+
+def _most_pages(txn: Txn, handle: OpenEnvironment, layer: Mapping[str, Sized], size: int) -> float:
+    """Return how many pages a pending may change, without a look at its rows."""
+    stats = {table: txn.stat(handle.stores[table]) for table in layer}
+    found = sum(min(len(rows), stats[table]["leaf_pages"]) for table, rows in layer.items())
+    return found + size / max((stat["psize"] for stat in stats.values()), default=1)
 
 
 def _changed_pages(

@@ -75,6 +75,8 @@ class DecodedPending:
 
     def __init__(self) -> None:
         self._known: tuple[Token, bytes, Layer] | None = None
+        self.size = 0
+        """Its bytes."""
 
     def layer(self, txn: Txn, handle: OpenEnvironment, token: Token, path: Path) -> Layer:
         """Return a pending, already decoded in a process that wrote or read it before.
@@ -105,6 +107,7 @@ class DecodedPending:
     def note(self, token: Token, blob: bytes, layer: Layer) -> None:
         """Remember a pending that was written."""
         self._known = token, blob[:BLOB_CHECK_BYTES], layer
+        self.size = len(blob)
 
     def clear(self) -> None:
         """Forget it."""

@@ -10,9 +10,9 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from mustela.state.faults import StateLockedError, gone
 
@@ -68,6 +68,12 @@ def _opened(path: Path, flags: int = 0) -> int:
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
 
 
+def _released(descriptor: int) -> None:
+    # A child forked meanwhile shares the lock: closing is not enough to release it.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 class WriteLock:
     """A lock file; the kernel frees it when its holder dies.
 
@@ -88,40 +94,46 @@ class WriteLock:
         self._pause = pause
         self._thread = threading.RLock()
         self._depth = 0
+        self._descriptor = -1
 
-    @contextmanager
-    def held(self) -> Generator[None]:
+    def held(self) -> Self:
         """Hold the lock for a ``with`` block.
 
         Raises:
             StateLockedError: If another process did not release it in time.
         """
+        return self
+
+    def __enter__(self) -> None:
         if not self._thread.acquire(timeout=self._timeout_ms / 1000):
             raise self._locked()
-        self._depth += 1
         try:
-            if self._depth > 1:
-                yield
-            else:
-                with self._file_held():
-                    yield
+            if not self._depth:
+                self._descriptor = self._file_taken()
+        except BaseException:
+            self._thread.release()
+            raise
+        self._depth += 1
+
+    def __exit__(self, *_raised: object) -> None:
+        self._depth -= 1
+        try:
+            if not self._depth:
+                _released(self._descriptor)
         finally:
-            self._depth -= 1
             self._thread.release()
 
-    @contextmanager
-    def _file_held(self) -> Generator[None]:
+    def _file_taken(self) -> int:
         try:
             descriptor = _opened(self._path, os.O_CREAT)
         except FileNotFoundError as error:
             raise gone(self._path.parent) from error
         try:
             self._take(descriptor)
-            yield
-        finally:
-            # A child forked meanwhile shares the lock: closing is not enough to release it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+        except BaseException:
+            _released(descriptor)
+            raise
+        return descriptor
 
     def _take(self, descriptor: int) -> None:
         for _ in range(self._tries):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -31,7 +32,7 @@ def root(tmp_path) -> Path:
     return tmp_path / "state"
 
 
-def closed(root: Path, count: int = 100, **options: int):
+def closed(root: Path, count: int = 100, **options: Any):
     """Fill an environment and close it."""
     environment = open_lmdb(root, **options)
     state = fill(environment, count)

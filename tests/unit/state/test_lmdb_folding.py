@@ -168,9 +168,10 @@ def test_parts_are_in_order_and_complete(root):
     small = dict.fromkeys(sorted(group.model)[:300], b"row")
     large = dict.fromkeys(sorted(group.model)[:30], b"row" * 4000)
     with handle.env.begin() as txn:
-        parts = parts_of(txn, handle, {"counts": dict(small), "totals": dict(large)}, 32)
-        assert parts_of(txn, handle, {}, 32) == [[]]
-        assert parts_of(txn, handle, {"gone": dict(small)}, 32) == [[]]
+        parts = parts_of(txn, handle, {"counts": dict(small), "totals": dict(large)}, 400_000, 32)
+        assert parts_of(txn, handle, {}, 10, 32) == [[]]
+        assert len(parts_of(txn, handle, {"counts": dict(small)}, 3_000, 128)) == 1
+        assert parts_of(txn, handle, {"gone": dict(small)}, 400_000, 32) == [[]]
     told = {table: [] for table in ("counts", "totals")}
     for part in parts:
         for one in part:
