@@ -67,8 +67,9 @@ def apply_rows(
     fresh = not txn.stat(table)["entries"]
     if None in values:
         rows = list(zip(keys, values, strict=True))
+        delete = txn.delete
         for key in [] if fresh else [key for key, value in rows if value is None]:
-            txn.delete(key, db=table)
+            delete(key, b"", table)  # named arguments take a fifth longer
         keys = [key for key, value in rows if value is not None]
         values = [value for _, value in rows if value is not None]
     put = cast("Sequence[bytes]", values)
