@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mustela.state import lmdb_files
+from mustela.state import lmdb_environment, lmdb_files
 from mustela.state.codec import FLAT_FILE
 from mustela.state.interfaces import Committed, Condition, Token
 from mustela.state.lmdb_compact import live_bytes
@@ -62,6 +62,23 @@ def test_few_rows_take_fourteen_pages_and_one_after_a_stop(root):
     again = open_lmdb(root)
     assert rows_of(again, state) == ROWS
     again.close(clean=False)
+
+
+def test_a_write_that_is_interrupted_at_its_end_is_forgotten(root, monkeypatch):
+    """Also by the process that remembers what it wrote last."""
+    environment = open_lmdb(root)
+    state = fill(environment, 10)
+
+    def interrupted(_meta):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb_environment, "encode_meta", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            environment.write_pending(Token(7, 2, 0), state, {"counts": [(b"a", b"1")]})
+    environment.write_pending(Token(1, 2, 0), state, {"counts": [(b"b", b"2")]})
+    assert (b"b", b"2") in rows_of(environment, committed(Token(1, 2, 0), counts=11))
+    environment.close(clean=False)
 
 
 def test_files_of_before_are_read_and_written(root, old):
