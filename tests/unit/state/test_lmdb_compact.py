@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def root(tmp_path) -> Path:
     return tmp_path / "state"
 
 
-def grown(root: Path, *, epochs: int = 12, rows: int = 1_500, **options: int):
+def grown(root: Path, *, epochs: int = 12, rows: int = 1_500, **options: Any):
     """Write random keys, epoch after epoch; the last pending stays unfolded."""
     environment = open_lmdb(root, **options)
     draw = random.Random(3)
