@@ -35,6 +35,7 @@ class Sample:
     time: float
     program_cpu_s: float
     broker_cpu_s: float
+    root_cpu_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class Sampler:
                 time=now,
                 program_cpu_s=self._program.cpu_seconds(),
                 broker_cpu_s=self._broker.cpu_seconds(),
+                root_cpu_s=self._program.root_seconds(),
             )
         )
         if now >= self._next_memory:
@@ -98,6 +100,13 @@ class Sampler:
         """CPU seconds of program and broker between two moments, between samples by proportion."""
         first, last = self._at(begin), self._at(end)
         return (last[0] - first[0], last[1] - first[1])
+
+    def root_cpu_between(self, begin: float, end: float) -> float:
+        """CPU seconds of the program's first process alone, between the samples that fit best."""
+        times = [sample.time for sample in self.samples]
+        last = len(times) - 1
+        first, then = (min(bisect_left(times, moment), last) for moment in (begin, end))
+        return self.samples[then].root_cpu_s - self.samples[first].root_cpu_s
 
     def _at(self, moment: float) -> tuple[float, float]:
         times = [sample.time for sample in self.samples]

@@ -4,7 +4,9 @@ The same program works off the same topic on the same broker, with the sources o
 those of another one (a git worktree of an older commit), in turns: forwards, backwards, and so on.
 Each output is held against the oracle before the run has a number. What is compared is processor
 time, of driver, JVM and workers, because that of the clock says more of what else the machine does;
-what is reported is the ratio of this tree's run to the other's, turn by turn.
+what is reported is the ratio of this tree's run to the other's, turn by turn. The driver's is its
+own process alone. With ``--set commit.writers=lanes`` this tree runs with a setting, and the other,
+which may be the same tree, without it.
 
 ``--load`` takes the fixed load too: processor time at a thousand records a second, and at rest.
 """
@@ -31,7 +33,13 @@ from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
 ROOT = Path(__file__).parent.parent
-_CATCH_UP = ("run_cpu_s", "cpu_s_per_million", "broker_cpu_s_per_million", "records_per_s")
+_CATCH_UP = (
+    "run_cpu_s",
+    "cpu_s_per_million",
+    "broker_cpu_s_per_million",
+    "driver_cpu_s_per_million",
+    "records_per_s",
+)
 _LOAD = ("fixed_load.cpu_percent", "fixed_load.broker_cpu_percent", "idle_cpu_percent")
 
 
@@ -40,10 +48,11 @@ class _Tree(MustelaPeer):
     """Mustela as it is in some tree; the programs are those of this one."""
 
     sources: Path = field(default=ROOT)
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def environment(self) -> Mapping[str, str]:
         path = os.pathsep.join([str(self.sources / "src"), str(ROOT)])
-        return {**MustelaPeer.environment(self), "PYTHONPATH": path}
+        return {**MustelaPeer.environment(self), "PYTHONPATH": path, **self.settings}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +60,10 @@ class Side(Contestant):
     """One of the two."""
 
     sources: Path
+    settings: tuple[tuple[str, str], ...] = ()
 
     def build(self, assignment: Assignment) -> Peer:
-        return _Tree(assignment, sources=self.sources)
+        return _Tree(assignment, sources=self.sources, settings=dict(self.settings))
 
 
 def compare(given: argparse.Namespace) -> dict[str, object]:
@@ -62,8 +72,11 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     if given.partitions:
         workload = workload.on(given.partitions)
     sides = [
-        Side(peer=name, guarantee=given.guarantee, sources=tree)
-        for name, tree in (("this", ROOT), ("other", given.other.resolve()))
+        Side(peer=name, guarantee=given.guarantee, sources=tree, settings=settings)
+        for name, tree, settings in (
+            ("this", ROOT, tuple(map(_variable, given.set))),
+            ("other", given.other.resolve(), ()),
+        )
     ]
     folder = Path(tempfile.mkdtemp(prefix="mustela-paired-"))
     turns: dict[str, list[dict[str, float]]] = {"this": [], "other": []}
@@ -105,10 +118,17 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
         "guarantee": given.guarantee,
         "records": given.records,
         "against": given.label,
+        "settings": given.set,
         "median_ratio": medians,
         "ratios": ratios,
         **turns,
     }
+
+
+def _variable(told: str) -> tuple[str, str]:
+    """Return the variable of the environment that makes a setting."""
+    name, _, value = told.partition("=")
+    return f"MUSTELA__{name.replace('.', '__').upper()}", value
 
 
 def _under_load(bench: Bench, side: Side, name: str, workload: str) -> dict[str, float]:
@@ -125,6 +145,7 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="a tree of the repository at another commit")
     parser.add_argument("workload", choices=list(WORKLOADS))
     parser.add_argument("--label", default="", help="what the results call the other tree")
+    parser.add_argument("--set", action="append", default=[], help="of this one: NAME=VALUE")
     parser.add_argument("--turns", type=int, default=4, help="of each; one more does not count")
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--partitions", type=int)

@@ -99,6 +99,11 @@ class ProcessTree:
         ticks = sum(stat.own + stat.children for stat in self._members.values())
         return (ticks + self._lost_ticks) / _TICKS_PER_SECOND
 
+    def root_seconds(self) -> float:
+        """CPU time of the root process alone, 0 when it is gone."""
+        own = (stat.own for stat in self._members.values() if stat.pid == self.root)
+        return next(own, 0) / _TICKS_PER_SECOND
+
     def pss_bytes(self) -> int:
         """Proportional memory of all members that are alive."""
         return sum(read_pss_bytes(stat.pid) for stat in self._members.values() if stat.state != "Z")

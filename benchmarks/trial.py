@@ -104,6 +104,7 @@ class CatchUp:
     window: Window
     program_cpu_s: float
     broker_cpu_s: float
+    driver_cpu_s: float
     whole_cpu_s: float
     peak_pss_bytes: int
     state_bytes: int
@@ -118,6 +119,7 @@ class CatchUp:
             "records_per_s": self.window.records_per_s,
             "cpu_s_per_million": self.program_cpu_s / millions,
             "broker_cpu_s_per_million": self.broker_cpu_s / millions,
+            "driver_cpu_s_per_million": self.driver_cpu_s / millions,
             "total_cpu_s_per_million": (self.program_cpu_s + self.broker_cpu_s) / millions,
             "run_cpu_s": self.whole_cpu_s,
             "peak_pss_mb": self.peak_pss_bytes / _MEGA,
@@ -217,6 +219,7 @@ def catch_up(
         window=window,
         program_cpu_s=program,
         broker_cpu_s=broker,
+        driver_cpu_s=sampler.root_cpu_between(window.begin, window.end),
         whole_cpu_s=sampler.samples[-1].program_cpu_s,
         peak_pss_bytes=sampler.peak_pss_bytes,
         state_bytes=state_bytes,

@@ -23,6 +23,7 @@ def measured(rate: int) -> CatchUp:
         window=Window(begin=0, end=10, records=rate * 10, method="window"),
         program_cpu_s=2.0,
         broker_cpu_s=1.0,
+        driver_cpu_s=0.5,
         whole_cpu_s=9.0,
         peak_pss_bytes=500_000_000,
         state_bytes=1_000_000,
