@@ -20,6 +20,8 @@ FAULT_POINTS = (
     "in-source",
     "in-lane-before-pending",
     "in-lane-after-pending",
+    "in-lane-writing",
+    "in-lane-written",
     "transaction-begun",
     "half-produced",
     "flushed",

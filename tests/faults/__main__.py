@@ -7,6 +7,7 @@ must be found. ``./dev faults --summary --ledger FILE`` shows what was done so f
 ``./dev faults --standbys N`` gives shocks to three instances of an application instead, of which
 two wait. ``./dev faults --reads N`` plays N seeds in which clients ask for stores all the time, and
 compares each answer with what the epoch that it names has left; ``--bug`` plants one there.
+``./dev faults --writers`` has lanes write their changelogs into the driver's transaction.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from tests.faults.process import ChildEndedError
 from tests.faults.reads import campaign as reads
 from tests.faults.reads.bugs import READ_PLANTS
 from tests.faults.shocks.registry import SHOCKS
+from tests.faults.shocks.shock import LANES_WRITE
 from tests.faults.slices import draw, make_broker, play, shocks_here
 from tests.faults.standbys import Network, plan
 
@@ -83,6 +86,8 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
                 broker.start()
             ledger.refresh()
             plan = draw(given.seed, ledger, given.slice, given.kinds, shocks)
+            if given.writers:
+                plan = replace(plan, settings={**plan.settings, **LANES_WRITE})
             print(f"slice {plan.slice}: {plan.kind} {dict(plan.settings)}", flush=True)
             directory = place / f"slice-{plan.slice}"
             line = play(plan, broker, directory)
@@ -187,6 +192,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
     kinds, fault = _several_of(CHECKED, "kind"), _one_of(SHOCKS, "fault")
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
+    parser.add_argument("--writers", action="store_true", help="lanes write their changelogs")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
     parser.add_argument("--slice", type=int, default=48, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)

@@ -11,6 +11,7 @@ import pytest
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
+from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, MakeTopic
 
@@ -44,17 +45,27 @@ def make_topic(admin: KafkaAdmin, request: pytest.FixtureRequest) -> MakeTopic:
     return make
 
 
+BOTH_SINKS = pytest.mark.parametrize(
+    "make_sink", [TransactionalSink, SharedTransactions], indirect=True
+)
+"""Marks a test of what the driver expects of its transactions, whoever else may write."""
+
+
 @pytest.fixture
 def make_sink(properties: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[MakeSink]:
-    """Make an open transactional sink with an id of the test's own."""
-    made: list[TransactionalSink] = []
+    """Make an open transactional sink with an id of the test's own.
 
-    def make(identity: str = "", **options: Any) -> TransactionalSink:
+    `BOTH_SINKS` has a test make the two kinds, one after the other.
+    """
+    kind: Any = getattr(request, "param", TransactionalSink)
+    made: list[Any] = []
+
+    def make(identity: str = "", **options: Any) -> Any:
         name = identity or f"{request.node.originalname}-{next(_NUMBERS)}"
         limits = {"commit_timeout": 60.0, "open_timeout": 60.0, **options}
-        sink = TransactionalSink(properties, name, options=TransactionOptions(**limits))
+        sink = kind(properties, name, options=TransactionOptions(**limits))
         made.append(sink)
-        sink.open()
+        sink.reopen()
         return sink
 
     yield make

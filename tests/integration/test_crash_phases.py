@@ -12,6 +12,7 @@ import pytest
 from mustela_dev import DevelopmentBroker
 from tests.faults.campaign import Campaign
 from tests.faults.kills import run_kill
+from tests.faults.shocks.shock import LANES_WRITE
 
 pytestmark = [
     pytest.mark.broker,
@@ -30,6 +31,11 @@ CASES = {
     "replies": ("in-lane-after-pending:4", "committed:5"),
 }
 
+LANES_WRITE_CASES = {
+    "word_count": ("in-lane-writing:3", "commit-sent:3", "in-recovery:1"),
+    "random_sums": ("in-lane-written:4", "transaction-begun:3"),
+}
+
 
 @pytest.mark.parametrize("kind", CASES)
 def test_a_killed_application_goes_on_where_its_last_commit_was(
@@ -43,6 +49,22 @@ def test_a_killed_application_goes_on_where_its_last_commit_was(
 
     assert not result.violations, "\n".join(result.violations)
     assert result.kills == len(CASES[kind])
+    assert result.epochs > result.kills
+
+
+@pytest.mark.parametrize("kind", LANES_WRITE_CASES)
+def test_a_killed_application_whose_lanes_write_goes_on_where_its_last_commit_was(
+    kind: str, broker: DevelopmentBroker, tmp_path: Path
+) -> None:
+    """What a lane wrote before it died is in no epoch, and no lane's rows are missing in one."""
+    servers = broker.bootstrap_servers
+    with Campaign(kind, servers, tmp_path, seed=9, environment=LANES_WRITE) as campaign:
+        for point in LANES_WRITE_CASES[kind]:
+            run_kill(campaign, point)
+        result = campaign.finish()
+
+    assert not result.violations, "\n".join(result.violations)
+    assert result.kills == len(LANES_WRITE_CASES[kind])
     assert result.epochs > result.kills
 
 

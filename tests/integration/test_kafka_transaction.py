@@ -24,7 +24,9 @@ from mustela.connectors.kafka.transaction import (
     TransactionalSink,
     TransactionOptions,
 )
+from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela.errors import InvariantError
+from tests.integration.kafka_fixture import BOTH_SINKS
 from tests.integration.kafka_rows import (
     MakeSink,
     MakeTopic,
@@ -79,6 +81,7 @@ def finish(sink: TransactionalSink) -> None:
     sink.commit()
 
 
+@BOTH_SINKS
 def test_everything_of_a_transaction_appears_together(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any], admin: KafkaAdmin
 ) -> None:
@@ -104,6 +107,7 @@ def test_everything_of_a_transaction_appears_together(
     assert admin.group_offsets("together") == {(out, 0): 41}
 
 
+@BOTH_SINKS
 def test_rows_of_a_timeless_topic_have_no_time_of_this_machine(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
 ) -> None:
@@ -119,6 +123,7 @@ def test_rows_of_a_timeless_topic_have_no_time_of_this_machine(
     assert [row.timestamp for row in found] == [1, 1]
 
 
+@BOTH_SINKS
 def test_tracked_ends_are_right_behind_other_rows(
     make_topic: MakeTopic, make_sink: MakeSink, admin: KafkaAdmin
 ) -> None:
@@ -136,6 +141,7 @@ def test_tracked_ends_are_right_behind_other_rows(
         await_end(admin, log, expected)
 
 
+@BOTH_SINKS
 def test_keys_land_where_java_puts_them(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any], admin: KafkaAdmin
 ) -> None:
@@ -193,6 +199,7 @@ def test_a_warm_producer_fences_nothing_before_it_is_opened(
     assert committed(properties, topic) == [(None, b"old"), (None, b"new")]
 
 
+@BOTH_SINKS
 def test_an_older_producer_is_fenced_at_every_call(
     make_topic: MakeTopic, make_sink: MakeSink
 ) -> None:
@@ -214,6 +221,7 @@ def test_an_older_producer_is_fenced_at_every_call(
 
 
 @pytest.mark.slow
+@BOTH_SINKS
 def test_a_transaction_that_is_open_for_too_long_expired(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any], admin: KafkaAdmin
 ) -> None:
@@ -232,6 +240,7 @@ def test_a_transaction_that_is_open_for_too_long_expired(
     assert committed(properties, topic) == [(None, b"again")]
 
 
+@BOTH_SINKS
 def test_rows_too_large_for_the_topic_are_found(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
 ) -> None:
@@ -257,6 +266,7 @@ def test_a_batch_too_large_for_the_topic_is_not_its_rows_fault(
     assert len(committed(properties, topic)) == 20
 
 
+@BOTH_SINKS
 def test_rows_too_large_for_the_client_are_found(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
 ) -> None:
@@ -267,6 +277,7 @@ def test_rows_too_large_for_the_client_are_found(
     assert committed(properties, topic) == [(b"k", b"1"), (b"k", b"3")]
 
 
+@BOTH_SINKS
 def test_rows_from_the_future_are_found(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
 ) -> None:
@@ -287,6 +298,7 @@ def test_rows_from_the_future_are_found(
     assert committed(properties, topic) == [(b"k", b"1"), (b"k", b"3")]
 
 
+@BOTH_SINKS
 def test_rows_without_key_for_a_compacted_topic_are_found(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any]
 ) -> None:
@@ -370,6 +382,7 @@ def test_rows_of_a_deleted_topic_are_told_by_topic_and_reason(
     sink.close()
 
 
+@BOTH_SINKS
 def test_a_tracked_row_that_is_refused_comes_back_with_its_tag(
     make_topic: MakeTopic, make_sink: MakeSink
 ) -> None:
@@ -390,14 +403,15 @@ def test_a_tracked_row_that_is_refused_comes_back_with_its_tag(
         assert [(row.tag, row.row) for row in refused.value.rows] == [("mine", 2)]
 
 
+@pytest.mark.parametrize("kind", [TransactionalSink, SharedTransactions])
 def test_the_crash_points_are_reached_in_order(
-    properties: dict[str, Any], make_topic: MakeTopic
+    properties: dict[str, Any], make_topic: MakeTopic, kind: Any
 ) -> None:
     """Where tests kill the process."""
     topic = make_topic()
     reached: list[str] = []
-    sink = TransactionalSink(properties, "points", crash_point=reached.append)
-    sink.open()
+    sink = kind(properties, "points", crash_point=reached.append)
+    sink.reopen()
     sink.begin()
     sink.produce_columns(topic, [b"k"] * 10, [b"v"] * 10)
     sink.send_offsets({(topic, 0): 1})

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.columns import Columns
 from mustela.connectors.kafka.errors import (
     RowsRefused,
     TransactionAborted,
@@ -24,9 +25,14 @@ from mustela.connectors.kafka.writers import coordinator as coordinator_module
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.coordinator import TransactionCoordinator
 from mustela.connectors.kafka.writers.features import lacking
-from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.connectors.kafka.writers.placing import Placing
+from mustela.connectors.kafka.writers.sealed import seal
+from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela.connectors.kafka.writers.writer import TransactionWriter, WriterOptions, Written
+from mustela.errors import InvariantError
 from mustela.model import Headers
+from mustela.plan.partitions import partition_of
+from mustela.plan.ticket import Ticket
 from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeTopic, await_settled
 from tests.patience import PATIENCE_S
@@ -395,3 +401,82 @@ def test_nothing_is_lacking_on_this_broker(properties: dict[str, Any]) -> None:
         "kafka.compression.type=snappy in the writers",
     ]
     cluster.forget()
+
+
+@pytest.fixture(params=["by the end", "by asking"])
+def shared(
+    properties: dict[str, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SharedTransactions]:
+    """An application's transactions, in both versions."""
+    if request.param == "by asking":
+        monkeypatch.setattr(coordinator_module, "bumps_at_end", lambda _broker: False)
+    made = SharedTransactions(properties, request.node.name)
+    made.reopen()
+    yield made
+    made.close()
+
+
+def test_what_is_lent_is_committed_with_its_own_attempt_or_never(
+    shared: SharedTransactions, make_topic: MakeTopic, properties: dict[str, Any]
+) -> None:
+    """An attempt that failed leaves rows and a writer behind: neither gets into another one."""
+    topic = make_topic(2)
+    failed = shared.lend()
+    assert failed is not None
+    zombie = TransactionWriter(properties, failed)
+    put(zombie, topic, 0, b"of an attempt that failed")
+    shared.begin()  # what is written in between, such as why it failed
+    shared.produce_tracked(topic, 1, [None], [b"why"])
+    shared.commit()
+    ticket = shared.lend()
+    assert ticket is not None
+    with pytest.raises(TransactionFailed):
+        put(zombie, topic, 0, b"late")
+    zombie.close()
+    written = write(properties, ticket, topic, 0, b"one", b"two")
+    shared.begin(ticket)
+    shared.produce_tracked(topic, 1, [None], [b"record"])
+    assert written.end - written.start == 2
+    shared.commit()
+    assert seen(properties, topic) == [b"one", b"record", b"two", b"why"]
+
+
+def test_only_the_transaction_that_was_lent_last_goes_on(
+    shared: SharedTransactions, make_topic: MakeTopic
+) -> None:
+    """Nothing of an older one is there any more; one that nobody used ends without a word."""
+    first, second = shared.lend(), shared.lend()
+    assert first != second
+    with pytest.raises(InvariantError):
+        shared.begin(first)
+    shared.begin(second)
+    shared.produce_tracked(make_topic(1), 0, [None], [b"record"])
+    shared.commit()
+
+
+def test_what_tasks_put_together_stands_between_what_the_driver_writes(
+    shared: SharedTransactions, make_topic: MakeTopic, properties: dict[str, Any]
+) -> None:
+    """In the order in which it came, each row with its own time, in the partition of its key."""
+    topic = make_topic(3)
+    keys: list[bytes | None] = [b"%d" % (number % 7) for number in range(300)]
+    placing, codec = Placing(lambda _: 3), "zstd"
+    shared.begin()
+    for part in range(3):
+        values: list[bytes | None] = [b"%d-%03d" % (part, number) for number in range(300)]
+        stamps = [1_000 + number for number in range(300)]
+        if part == 1:
+            columns = Columns(topics=topic, keys=keys, values=values, timestamps=stamps)
+            shared.produce_sealed(list(seal(placing, columns, 1, 2_000, codec)))
+        else:
+            shared.produce_columns(topic, keys, values, stamps)
+    shared.commit()
+    await_settled(properties, topic)
+    found = list(tail(properties, topic, TailOptions(until_end=True)))
+    assert len(found) == 900
+    for key in set(keys):
+        mine = [row for row in found if row.key == key]
+        assert {row.partition for row in mine} == {partition_of(key or b"", 3)}
+        told = [row.value for row in sorted(mine, key=lambda row: row.offset)]
+        assert told == sorted(row.value or b"" for row in mine)
+        assert all(row.timestamp == 1_000 + int((row.value or b"")[2:]) for row in mine)

@@ -6,7 +6,8 @@
 ./dev sim --seeds N --what             N seeds, and what happened in them how often
 ./dev sim --seeds N --ledger FILE      go on where the file ends, up to seed N, and add to it
 ./dev sim --with truncate,recreate     play kinds of faults, too, that are not drawn by default;
-                                       beside: instances start beside a living one at any moment
+                                       beside: instances start beside a living one at any moment;
+                                       writers: lanes write changelogs, and die or are slow
 ./dev sim --bugs all                   plant each bug, and say how many seeds find it; names, too
 """
 

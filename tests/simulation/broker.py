@@ -368,6 +368,14 @@ class SimBroker:
         producer.timeout_ms = timeout_ms
         return producer.epoch
 
+    def renew_producer(self, name: str, epoch: int) -> int:
+        """End what a producer left, and give it the next epoch, if nobody has taken over from it.
+
+        Raises:
+            Fenced: If somebody has.
+        """
+        return self.init_producer(name, self._owner(name, epoch).timeout_ms)
+
     def _owner(self, name: str, epoch: int) -> Producer:
         producer = self.producers[name]
         if producer.epoch != epoch:

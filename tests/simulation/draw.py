@@ -283,12 +283,21 @@ def _beside(draw: _Draw) -> list[Event]:
     return events
 
 
+def _writers(draw: _Draw) -> list[Event]:
+    """Lanes write their changelogs, and some of them die or are slow."""
+    random = draw.random
+    kinds = ("kill_writer", "kill_writer", "fail_writer", "no_answer", "fail")
+    faults = [Event(draw.when(), random.choice(kinds)) for _ in range(random.randint(0, 6))]
+    return [Event(0, "writers", ()), *faults]
+
+
 ASKED: dict[str, Callable[[_Draw], list[Event]]] = {
     "unlogged": _unlogged,
     "behind": _behind,
     "wipe": _wipe,
     "cut": _cut,
     "beside": _beside,
+    "writers": _writers,
 }
 """What only those draw who ask for it by name, as ``--with`` does. No other seed knows of it."""
 
@@ -303,6 +312,7 @@ beside the others, in lines of their own in a ledger."""
 
 OFTEN = {"version": 0.3, "second": 0.3, "kill": 0.3, "fail": 0.2, "no_answer": 0.2, "lag": 0.1}
 OFTEN["beside"] = 0.6
+OFTEN["writers"] = 1.0
 """What happens in so large a share of seeds, whatever the weather is like."""
 
 

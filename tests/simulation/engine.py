@@ -19,19 +19,29 @@ import mustela.kernel.task as task_module
 import mustela.queries.queries as queries_module
 import mustela.runtime.cutting.prefetch as ahead_module
 import mustela.spark.global_tables as global_tables_module
+import mustela.spark.lane_writer as writer_module
 import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.reading_time import ReadingSince
 from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
-from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport, epochs_topic
+from mustela.plan.epoch import (
+    EpochOrder,
+    Program,
+    RestoreOrder,
+    TaskReport,
+    changelog_topic,
+    epochs_topic,
+)
 from mustela.plan.plan import Plan
+from mustela.plan.ticket import Ticket
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
 from mustela.spark.busy import BusyNote
 from mustela.spark.claim import ClaimCheck
 from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
 from mustela.spark.gathered import gathered_rows
+from mustela.spark.lane_writer import LaneWriter
 from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
     RESTORE,
@@ -50,7 +60,15 @@ from tests.simulation.machine import DiskEnvironment
 from tests.simulation.plain import SimRowChecks, SimSink
 from tests.simulation.ports import SimClock, SimCluster, SimEpochLog, SimReader
 from tests.simulation.readers import SimKeeper
-from tests.simulation.world import Life, SimWorld, WorkerKilled, current_life, current_world
+from tests.simulation.world import (
+    Life,
+    SimWorld,
+    WorkerKilled,
+    current_life,
+    current_world,
+    reach_worker,
+)
+from tests.simulation.writers import SimWriter
 
 __all__ = ["SimEngine", "simulated"]
 
@@ -60,16 +78,6 @@ CORES = 2
 def _clock() -> SimClock:
     """The clocks of the machine that a worker is on."""
     return SimClock(current_world(), current_life())
-
-
-def _reach(name: str) -> None:
-    """A worker is at a point of the protocol: it may be its last one."""
-    world, life = current_world(), current_life()
-    world.at(life, name)
-    if life.worker_dies:
-        life.worker_dies = False
-        life.met += 1
-        raise WorkerKilled
 
 
 @contextmanager
@@ -82,8 +90,9 @@ def simulated() -> Iterator[None]:
         (global_tables_module, "WriteLock", SimLock),
         (changelogs_module, "SystemClock", _clock),
         (reading_module, "SystemClock", _clock),
-        (lanes_module, "reach", _reach),
-        (task_module, "reach", _reach),
+        (lanes_module, "reach", reach_worker),
+        (task_module, "reach", reach_worker),
+        (writer_module, "reach", reach_worker),
         (worker_module, "let_go_of_mapped_files", lambda: 0),
         (ahead_module, "ThreadPoolExecutor", SimExecutor),
         (queries_module, "SnapshotKeeper", SimKeeper),
@@ -137,6 +146,17 @@ class _Process:
         return ClaimCheck(
             incarnation, lambda: next(log.newest_first(), None), clock=clock.monotonic
         )
+
+    def lane_writer(self, ticket: Ticket) -> LaneWriter:
+        """Return what writes a lane's changelog rows."""
+        program = self.program
+        names = program.plan.log_names
+
+        def topic(store: str) -> str:
+            return changelog_topic(program.application_id, names.get(store, store))
+
+        writer: Any = SimWriter(self._world, self._life, ticket)
+        return LaneWriter(writer, topic, least=program.lane_rows)
 
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Nothing is damaged but what another boot left."""
@@ -242,6 +262,7 @@ class SimEngine:
             changelogs=frames.named(CHANGELOG),
             dead_letters=frames.view(DEAD_LETTERS),
             size=frames.size,
+            ticket=order.ticket,
         )
 
     def _shuffled(self, tasks: Iterable[int]) -> list[int]:

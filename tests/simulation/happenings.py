@@ -66,6 +66,9 @@ class Happenings:
         self._world.slots[slot].stands_by = stands_by
         self._start(slot, 0, machine)
 
+    def _writers(self) -> None:
+        """Lanes write from the beginning on: what it is like is in the script."""
+
     def _freeze(self, slot: int, milliseconds: int) -> None:
         """A process stands still for a while, and others go on."""
         life = self._world.slots[slot].life

@@ -30,6 +30,7 @@ from tests.simulation.programs import PROGRAMS, planned
 from tests.simulation.readers import Readers
 from tests.simulation.script import Script
 from tests.simulation.world import Killed, Life, SimWorld, Violation
+from tests.simulation.writers import SharedSimTransactions
 
 __all__ = ["APPLICATION", "Result", "play"]
 
@@ -56,6 +57,10 @@ class Result:
     trace: list[str]
     ends: list[str]
     happened: Counter[str]
+
+
+_LANE_ROWS = (1, 3, 1_000)
+"""So many changelog rows make a lane write: always, sometimes, never."""
 
 
 @cache
@@ -117,11 +122,15 @@ def _run(world: SimWorld, life: Life, leases: SimLeases, readers: Readers) -> No
     script = world.script
     program = PROGRAMS[script.program]
     own = tuple(sorted(program.settings.items()))
+    kind = SimTransactions
+    if world.lanes_write:
+        kind = SharedSimTransactions
+        own += (("commit.writers", "lanes"), ("commit.lane_rows", _LANE_ROWS[script.seed % 3]))
     settings = _settings(tuple(sorted(script.options.items())), own)
     clock, listener = SimClock(world, life), _Listener(world, life)
     ports = World(
         cluster=SimCluster(world, life),
-        transactions=SimTransactions(
+        transactions=kind(
             world, life, APPLICATION, int(settings.commit_timeout.total_seconds() * 1000)
         ),
         epochs=SimEpochLog(world, life, epochs_topic(APPLICATION)),

@@ -22,6 +22,8 @@ from mustela.connectors.kafka.errors import (
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import Headers, TopicPartition
 from mustela.plan.ranges import RawChunk
+from mustela.plan.sealed import SealedRows
+from mustela.plan.ticket import Ticket
 from mustela.runtime.ports import LocalState
 from tests.simulation.broker import Fenced, Partition
 from tests.simulation.world import BASE_MS, Life, SimWorld, current_life, current_world
@@ -187,6 +189,8 @@ class SimCluster(_Port):
 class SimTransactions:
     """What `TransactionalSink` offers, with its outcomes: after an error the producer is gone."""
 
+    takes_sealed = False
+
     def __init__(self, world: SimWorld, life: Life, name: str, timeout_ms: int) -> None:
         self._world = world
         self._life = life
@@ -221,7 +225,10 @@ class SimTransactions:
             self._world.sleep(self._life, 0.1)
         raise BrokerUnavailable("could not open the transactional producer: simulated")
 
-    def begin(self) -> None:
+    def lend(self) -> Ticket | None:
+        """Nobody but the driver writes."""
+
+    def begin(self, ticket: Ticket | None = None) -> None:
         """Begin a transaction; the cluster hears of it with the first record."""
         assert self._epoch is not None, "the transactional producer is not open"
         self._ends, self._error = {}, None
@@ -255,6 +262,10 @@ class SimTransactions:
             own = headers[row] if headers is not None else ()
             self._produce(topic, chosen, key, value, timestamp, tuple(own))
         self._world.at(self._life, "produce")
+
+    def produce_sealed(self, sealed: Sequence[SealedRows]) -> None:
+        """Nobody puts rows together here."""
+        raise AssertionError(sealed)
 
     def produce_tracked(
         self,

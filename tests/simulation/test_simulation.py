@@ -85,6 +85,20 @@ def test_instances_start_beside_living_ones_where_that_is_asked_for() -> None:
     assert Choice(kinds=ALL - NOT_YET | {"beside"}).name.endswith("; and beside")
 
 
+def test_lanes_write_where_that_is_asked_for() -> None:
+    """They die before, in and after it, rows of dead ones come late, and nothing is violated."""
+    what, failed = What(), []
+    for seed in range(1, 61):
+        result = play(draw(seed, kinds=ALL - NOT_YET | {"writers"}))
+        failed += [f"{seed}: {violation}" for violation in result.violations]
+        what.add(result.happened)
+    assert failed == []
+    assert what.times["a lane dies while it writes"] > 10
+    assert what.times["a lane cannot write"] > 5
+    assert what.times["a late row of a lane is taken"] > 20
+    assert what.times["a late row of a lane is refused"] > 20
+
+
 def test_stores_are_read_at_any_moment() -> None:
     """Snapshots are taken and looked at again later; only what is starting or ending is refused."""
     what = What()

@@ -26,13 +26,14 @@ __all__ = [
     "WorkerKilled",
     "current_life",
     "current_world",
+    "reach_worker",
 ]
 
 
 CALL_MS = 1
 SWITCH = 0.15
 STEPS_MAX = 30_000
-_TO_ONE = frozenset({"fail", "no_answer", "kill_worker", "kill"})
+_TO_ONE = frozenset({"fail", "no_answer", "kill_worker", "kill_writer", "fail_writer", "kill"})
 """What happens to the process that is at the call of a port just then."""
 CALM_AFTER = 50
 """Steps between the last event and the moment at which everything is put right."""
@@ -73,6 +74,8 @@ class Life:
         began_ms: When it was started.
         told_epoch: The last epoch that it told of.
         no_answers: How many commits get no answer.
+        dying_writers: How many lanes die while they write.
+        failing_writers: How many rows of lanes get no answer.
         sent: What it wrote without a transaction, by topic and key.
         read_as: Whose log it was that it read, by topic, partition and first offset.
         rest: Rounds without anything to do, one after the other.
@@ -101,6 +104,8 @@ class Life:
     failures: list[Event] = field(default_factory=list)
     worker_dies: bool = False
     no_answers: int = 0
+    dying_writers: int = 0
+    failing_writers: int = 0
     baton: Any = field(default_factory=threading.Lock)
 
 
@@ -115,6 +120,16 @@ def current_life() -> Life:
 def current_world() -> SimWorld:
     """Return the world of the process whose thread this is."""
     return _THREAD.world
+
+
+def reach_worker(name: str) -> None:
+    """A worker is at a point of the protocol: it may be its last one."""
+    world, life = current_world(), current_life()
+    world.at(life, name)
+    if life.worker_dies:
+        life.worker_dies = False
+        life.met += 1
+        raise WorkerKilled
 
 
 @dataclass(eq=False, slots=True)
@@ -175,6 +190,10 @@ class SimWorld:
         self.ids = 0
         self.late_commits: list[tuple[str, int]] = []
         self.delivers_late = False
+        self.lanes_write = any(event.kind == "writers" for event in script.events)
+        self.late_rows: list[Any] = []
+        self.written_by: dict[tuple[str, int, str, int], int] = {}
+        self.writers = 0
         self.every_life: list[Life] = []
         for machine in self.machines:
             machine.at = self._at_disk
@@ -352,6 +371,10 @@ class SimWorld:
                 target.no_answers += 1  # type: ignore[union-attr]
             elif event.kind == "kill_worker":
                 target.worker_dies = True  # type: ignore[union-attr]
+            elif event.kind == "kill_writer":
+                target.dying_writers += 1  # type: ignore[union-attr]
+            elif event.kind == "fail_writer":
+                target.failing_writers += 1  # type: ignore[union-attr]
             elif event.kind == "kill":
                 self.kill(target)  # type: ignore[arg-type]
             else:

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mustela.config.admin import AdminSettings
 from mustela.config.aliases import guarantee
+from mustela.config.commit import CommitSettings
 from mustela.config.directories import default_state_dir
 from mustela.config.handlers import handler_text, read_handler_setting
 from mustela.config.history import HistorySettings
@@ -329,9 +330,8 @@ class Settings(BaseSettings):
     )
     standby: bool = Field(
         default=False,
-        description="Wait at startup while another instance is running, instead of taking over "
-        "from it, with Spark started and the state of this host kept up to date; and wait again "
-        "when another instance has taken over.",
+        description="Wait at startup while another instance runs, instead of taking over from it, "
+        "with Spark started and state kept up to date; and again when another has taken over.",
     )
     hold_format: bool = Field(
         default=False,
@@ -350,6 +350,7 @@ class Settings(BaseSettings):
     topology: TopologySettings = TopologySettings()
     lease: LeaseSettings = LeaseSettings()
     history: HistorySettings = HistorySettings()
+    commit: CommitSettings = CommitSettings()
     jars: JarsSettings = JarsSettings()
     log: LogSettings = LogSettings()
     traces: TracesSettings = TracesSettings()

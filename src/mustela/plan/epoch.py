@@ -17,6 +17,7 @@ from mustela.plan.files import Files
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
+from mustela.plan.ticket import Ticket
 from mustela.plan.time import Due
 from mustela.plan.traces import Traced
 from mustela.plan.watermark import WatermarkOrder
@@ -113,6 +114,7 @@ class Program:
             it was one of an older version.
         logs: How workers log; None leaves that to them.
         files: Where tasks read and write if there is no broker; None if there is one.
+        lane_rows: Changelog rows from which on a lane writes them by itself, if it has a ticket.
     """
 
     identity: str
@@ -141,6 +143,7 @@ class Program:
     adopts_unnamed: bool = False
     logs: LogOptions | None = None
     files: Files | None = None
+    lane_rows: int = 1_000
 
     def lanes_in(self, order: EpochOrder) -> int:
         """Return the number of lanes in an epoch; only which lane has a key group depends on it."""
@@ -254,6 +257,8 @@ class EpochOrder:
             each task sees for itself who lives.
         outcomes: By step, what has become of calls that were made on other hosts.
         lanes: Number of lanes; 0 for as many as the program says.
+        ticket: The transaction that lanes may write into; None if only the driver writes.
+        seals: Whether tasks put sink rows together for the driver, who then numbers batches.
     """
 
     token: Token
@@ -273,6 +278,8 @@ class EpochOrder:
         default_factory=dict[str, tuple[CallOutcome, ...]]
     )
     lanes: int = 0
+    ticket: Ticket | None = None
+    seals: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +357,10 @@ class TaskReport:
         calls: What it learned from the calls of its steps, if that is kept.
         callers: Who makes calls on its host, if anybody does.
         spark_stage: The stage of Spark's that it was in, or -1.
+        written: By store and key group, where the changelog ends behind the rows that the task has
+            written by itself.
+        written_bytes: Keys and values of these rows.
+        sealed: How many rows it has put together for the driver.
     """
 
     stage: int
@@ -368,3 +379,6 @@ class TaskReport:
     calls: dict[str, CallTape] = field(default_factory=dict[str, CallTape])
     callers: CallersSeen | None = None
     spark_stage: int = -1
+    written: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    written_bytes: int = 0
+    sealed: int = 0

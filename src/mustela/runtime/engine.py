@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.columns import RowColumns
-from mustela.errors import EnvironmentFault
+from mustela.errors import EnvironmentFault, InvariantError
 from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, GlobalMark, Program, RestoreOrder, RowOutline, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
+from mustela.plan.sealed import SealedPart
+from mustela.plan.ticket import Ticket
 from mustela.state.interfaces import Snapshot
 from mustela.topology.global_table import GlobalTableNode
 
@@ -25,7 +27,22 @@ __all__ = [
     "JobInterruptedError",
     "ProcessingTimeoutError",
     "Reading",
+    "refuse_two_writers",
 ]
+
+
+def refuse_two_writers(store: str, group: int) -> NoReturn:
+    """Raise the error of a partition that would have two writers in one transaction.
+
+    Raises:
+        InvariantError: Always.
+    """
+    what = f"two writers have rows for partition {group} of the changelog of store '{store}'"
+    raise InvariantError(
+        what,
+        why="each numbers its rows from 0, so the broker would take the second's for the first's",
+        fix="this is a bug in Mustela: please report it",
+    )
 
 
 class EpochJobError(EnvironmentFault):
@@ -64,19 +81,46 @@ class EpochOutput:
 
     Attributes:
         reports: One per task.
-        rows: Sink rows, in order; can be iterated more than once.
+        rows: Sink rows, in order; can be iterated more than once. Tasks may have put some together.
         outlines: A summary of each part of the rows, if one was made.
         changelogs: Rows for changelogs as (store, columns); one partition each.
         dead_letters: Dead letters.
-        size: Bytes of all rows.
+        size: Bytes of all rows that came to the driver.
+        ticket: The transaction that lanes could write into; None if none was lent to them.
     """
 
     reports: list[TaskReport]
-    rows: Iterable[RowColumns]
+    rows: Iterable[RowColumns | SealedPart]
     outlines: Sequence[RowOutline] = ()
     changelogs: Iterable[tuple[str, RowColumns]]
     dead_letters: Iterable[RowColumns]
     size: int
+    ticket: Ticket | None = None
+
+    @property
+    def written(self) -> dict[tuple[str, int], int]:
+        """By store and key group, where its changelog ends behind what its lane has written.
+
+        Raises:
+            InvariantError: If two tasks have written one partition.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for report in self.reports:
+            for place, end in report.written.items():
+                if place in found:
+                    refuse_two_writers(*place)
+                found[place] = end
+        return found
+
+    @property
+    def is_of_lanes(self) -> bool:
+        """Whether rows of it are not the driver's to send again: the epoch has to run again."""
+        return any(report.written or report.sealed for report in self.reports)
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes of all rows, whoever has written them."""
+        return self.size + sum(report.written_bytes for report in self.reports)
 
     def ranges_read(self) -> list[RangeReport]:
         """Return the tasks' reports of the ranges they read."""

@@ -30,6 +30,7 @@ __all__ = [
     "kafka_world",
     "last_epoch",
     "own_topics",
+    "transaction_options",
 ]
 
 
@@ -41,15 +42,7 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
         transactions=TransactionalSink(
             client_properties(settings, "producer"),
             settings.application_id,
-            options=TransactionOptions(
-                commit_timeout=settings.commit_timeout.total_seconds(),
-                timeless=frozenset(
-                    {
-                        epochs_topic(settings.application_id),
-                        history_topic(settings.application_id),
-                    }
-                ),
-            ),
+            options=transaction_options(settings),
             crash_point=reach if armed() else None,
         ),
         epochs=KafkaEpochLog(settings, cluster),
@@ -59,6 +52,15 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
         new_id=lambda: uuid.uuid4().hex,  # noqa: TID251 - has to differ from every other run's
         crash_point=reach,
         bell=RecordBell(client_properties(settings, "consumer")),
+    )
+
+
+def transaction_options(settings: Settings) -> TransactionOptions:
+    """Return the limits of an application's transactions."""
+    name = settings.application_id
+    return TransactionOptions(
+        commit_timeout=settings.commit_timeout.total_seconds(),
+        timeless=frozenset({epochs_topic(name), history_topic(name)}),
     )
 
 

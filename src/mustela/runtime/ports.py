@@ -17,6 +17,8 @@ from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, 
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import Headers, TopicPartition
+from mustela.plan.sealed import SealedRows
+from mustela.plan.ticket import Ticket
 from mustela.runtime.record.record_rows import RecordPolicy
 
 __all__ = ["Cluster", "Disk", "EpochLog", "LocalState", "Transactions", "World"]
@@ -117,6 +119,11 @@ class Bell(Protocol):
 class Transactions(Protocol):
     """The transactional producer of the application; `TransactionalSink` is the real one."""
 
+    @property
+    def takes_sealed(self) -> bool:
+        """Whether lanes may put sink rows together, all but their place in the transaction."""
+        ...
+
     def warm(self) -> None:
         """Connect, so that a later `reopen` takes less time; nothing is fenced by that."""
         ...
@@ -125,8 +132,16 @@ class Transactions(Protocol):
         """Open a new producer: older ones are fenced, and their open transactions end."""
         ...
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    def lend(self) -> Ticket | None:
+        """Begin a transaction for one attempt of an epoch; None if only the driver can write.
+
+        It ends with that attempt: what `begin` or `lend` gives next is another one, unless `begin`
+        is given the ticket.
+        """
+        ...
+
+    def begin(self, ticket: Ticket | None = None) -> None:
+        """Begin a transaction, or go on with the one that was lent, if its ticket is given."""
         ...
 
     def produce_columns(  # noqa: PLR0913 - the columns of a row
@@ -143,6 +158,10 @@ class Transactions(Protocol):
         skip: Collection[int] = (),
     ) -> None:
         """Produce rows."""
+        ...
+
+    def produce_sealed(self, sealed: Sequence[SealedRows]) -> None:
+        """Produce rows that lanes have put together, where `takes_sealed` says that they may."""
         ...
 
     def produce_tracked(

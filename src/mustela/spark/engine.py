@@ -583,6 +583,7 @@ class _SparkOutput(EpochOutput):
             changelogs=frames.named(CHANGELOG),
             dead_letters=frames.view(DEAD_LETTERS),
             size=frames.size,
+            ticket=order.ticket,
         )
         self._frames = frames
         self._spool_dir = spool_dir

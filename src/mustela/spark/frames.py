@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from mustela.model import Headers
 from mustela.plan.batch import Batch, Order, Origins
+from mustela.plan.sealed import SealedPart, SealedRows
 from mustela.spark.pickling import dump_by_value
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PLACED",
     "REPORT",
     "ROWS",
+    "SEALED",
     "Frame",
     "FrameColumns",
     "dump_object",
@@ -34,17 +36,20 @@ __all__ = [
     "pack_batch",
     "pack_columns",
     "pack_placed",
+    "pack_sealed",
     "unpack",
     "unpack_batch",
     "unpack_columns",
     "unpack_placed",
+    "unpack_sealed",
 ]
 
 FRAME_FORMAT = 1
 
-EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT, PLACED = range(7)
+EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT, PLACED, SEALED = range(8)
 """Kinds of frames: records for a stage; what sources saw; and, for the driver, sink rows,
-changelog rows, dead letters, a task's report, and sink rows that the driver sorts."""
+changelog rows, dead letters, a task's report, sink rows that the driver sorts, and sink rows that
+are put together already."""
 
 _HEAD = struct.Struct("!BBhhiIH")
 _LENGTHS = struct.Struct("!?Q")
@@ -147,6 +152,17 @@ def unpack_placed(data: bytes | memoryview) -> tuple[FrameColumns, list[tuple[An
     """Return the rows that `pack_placed` made ``data`` from, and what they are sorted by."""
     columns, places = marshal.loads(data)
     return FrameColumns(*columns), places
+
+
+def pack_sealed(part: SealedPart) -> bytes:
+    """Return rows that are put together as bytes."""
+    rows: Any = [tuple(each) for each in part.rows]
+    return marshal.dumps(rows, _PLAIN)
+
+
+def unpack_sealed(data: bytes | memoryview) -> SealedPart:
+    """Return the rows that `pack_sealed` made ``data`` from."""
+    return SealedPart([SealedRows(*each) for each in marshal.loads(data)])
 
 
 def dump_object(value: Any) -> bytes:

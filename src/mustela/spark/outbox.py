@@ -26,12 +26,14 @@ from mustela.spark.frames import (
     PLACED,
     REPORT,
     ROWS,
+    SEALED,
     Frame,
     FrameColumns,
     dump_object,
     pack,
     pack_batch,
     pack_placed,
+    pack_sealed,
 )
 from mustela.spark.process import Process
 from mustela.spark.row_sender import RowSender
@@ -40,6 +42,7 @@ from mustela.state.interfaces import Rows
 
 if TYPE_CHECKING:
     from mustela.spark.files import RowFiles
+    from mustela.spark.lane_writer import LaneWriter, Sealer
 
 __all__ = ["Outbox", "Parcel", "failure_of"]
 
@@ -92,6 +95,12 @@ class Outbox:
             from mustela.spark.files import RowFiles  # with Arrow, which only this needs
 
             self._files = RowFiles(program.files, order.token.epoch, stage, task)
+        self._writer: LaneWriter | None = None
+        if order.ticket is not None and not order.probe:
+            self._writer = process.lane_writer(order.ticket)
+        self._sealer: Sealer | None = None
+        if order.seals and not order.probe:
+            self._sealer = process.sealer(order.header)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
         context = TaskContext.get()
@@ -149,7 +158,13 @@ class Outbox:
                 self._sender.send(columns)
             else:
                 self.report.outlines.append(outline_of(columns))
-                yield self._for_driver(ROWS, part.step, columns)
+                sealed = None if self._sealer is None else self._sealer.seal(columns)
+                if sealed is None:
+                    yield self._for_driver(ROWS, part.step, columns)
+                else:
+                    self.report.sealed += len(part)
+                    body = self._spool.keep_bytes([pack_sealed(sealed)])
+                    yield self._home(), self._frame(SEALED, DRIVER, part.step, body)
 
     def _placed(self, step: str, columns: FrameColumns, places: list[Place]) -> Parcel:
         """Return the frame of rows that the driver sorts, whoever sends all others."""
@@ -165,8 +180,14 @@ class Outbox:
         else:
             yield self._for_driver(DEAD_LETTERS, "", columns)
 
-    def changelog(self, store: str, group: int, rows: Rows) -> Parcel:
-        """Return the frame of one store's changes in one key group."""
+    def changelog(self, store: str, group: int, rows: Rows) -> Iterator[Parcel]:
+        """Write one store's changes in one key group; yield their frame if the driver does that."""
+        if self._writer is None:
+            yield self._changelog(store, group, rows)
+        else:
+            self._writer.add(store, group, rows)
+
+    def _changelog(self, store: str, group: int, rows: Rows) -> Parcel:
         keys: list[Any] = [key for key, _ in rows]
         values = [value for _, value in rows]
         columns = FrameColumns(store, keys, values, None, None, group)
@@ -182,6 +203,8 @@ class Outbox:
         """Send what tasks send themselves, then yield the report."""
         if self._sender is not None:
             yield from self._sent(self._sender)
+        if self._writer is not None:
+            yield from self._written(self._writer)
         if self._files is not None:
             self._files.close()
         self._spool.close()
@@ -201,6 +224,20 @@ class Outbox:
             report.failure = failure_of(error)
         if report.failure is not None:
             sender.give_up()
+
+    def _written(self, writer: LaneWriter) -> Iterator[Parcel]:
+        """See the rows arrive that this lane writes; yield those that the driver is to write."""
+        report = self.report
+        try:
+            if report.failure is None:
+                sent = writer.finish()
+                report.written, report.written_bytes = sent.ends, sent.size
+                for few in writer.few():
+                    yield self._changelog(*few)
+        except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+            report.failure = failure_of(error)
+        finally:
+            writer.close()
 
     def _home(self) -> int:
         """The lane that carries frames for the driver: the task's own."""

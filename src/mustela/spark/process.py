@@ -26,7 +26,14 @@ from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.logs.output import LogOutput
 from mustela.plan.calls import CallersSeen
-from mustela.plan.epoch import EpochOrder, GlobalMark, Program, epochs_topic, global_identity
+from mustela.plan.epoch import (
+    EpochOrder,
+    GlobalMark,
+    Program,
+    changelog_topic,
+    epochs_topic,
+    global_identity,
+)
 from mustela.processes import boot_id
 from mustela.spark.arrivals import call_steps, calls_root
 from mustela.spark.busy import BusyNote, busy_root
@@ -45,7 +52,10 @@ from mustela.state.verify import verify_environments
 
 if TYPE_CHECKING:
     from mustela.connectors.calls.pool import CallPool
+    from mustela.connectors.kafka.writers.cluster import Cluster
+    from mustela.plan.ticket import Ticket
     from mustela.spark.files import FileReader
+    from mustela.spark.lane_writer import LaneWriter, Sealer
 
 __all__ = ["Process", "current"]
 
@@ -74,6 +84,7 @@ class Process:
     _sink: PlainSink | None = None
     _row_checks: RowChecks | None = None
     _admin: KafkaAdmin | None = None
+    _brokers: Cluster | None = None
     _calls: CallPool | None = None
     _note: BusyNote | None = None
     known_good: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -177,6 +188,37 @@ class Process:
             self._sink = PlainSink(self.program.producer)
         return self._sink
 
+    def lane_writer(self, ticket: Ticket) -> LaneWriter:
+        """Return what writes a lane's changelog rows; its connections stay for the next one."""
+        from mustela.connectors.kafka.writers.cluster import Cluster
+        from mustela.connectors.kafka.writers.writer import TransactionWriter
+        from mustela.spark.lane_writer import LaneWriter  # with what only this needs
+
+        program = self.program
+        if self._brokers is None:
+            self._brokers = Cluster(program.producer)
+        names = program.plan.log_names
+
+        def topic(store: str) -> str:
+            return changelog_topic(program.application_id, names.get(store, store))
+
+        writer = TransactionWriter(program.producer, ticket, cluster=self._brokers)
+        return LaneWriter(writer, topic, least=program.lane_rows)
+
+    def sealer(self, header: tuple[str, bytes] | None) -> Sealer:
+        """Return what puts sink rows together for the driver.
+
+        Args:
+            header: A header that each row gets besides its own.
+        """
+        from mustela.connectors.kafka.writers.cluster import Cluster
+        from mustela.spark.lane_writer import Sealer  # with what only this needs
+
+        if self._brokers is None:
+            self._brokers = Cluster(self.program.producer)
+        program = self.program
+        return Sealer(self._brokers, program.producer, header, least=program.lane_rows)
+
     @property
     def row_checks(self) -> RowChecks:
         """What such tasks look through their rows with."""
@@ -265,6 +307,8 @@ class Process:
             self._row_checks.close()
         if self._admin is not None:
             self._admin.close()
+        if self._brokers is not None:
+            self._brokers.forget()
 
 
 def state_readers(program: Program) -> LmdbReaders:

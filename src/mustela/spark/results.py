@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 from mustela.kernel.core.output import Place
-from mustela.spark.frames import PLACED, Frame, FrameColumns, unpack, unpack_placed
+from mustela.plan.sealed import SealedPart
+from mustela.spark.frames import (
+    PLACED,
+    ROWS,
+    SEALED,
+    Frame,
+    FrameColumns,
+    unpack,
+    unpack_placed,
+    unpack_sealed,
+)
 from mustela.spark.spool import SpoolReader
 
 __all__ = ["FrameStore"]
@@ -43,23 +53,31 @@ class FrameStore:
 
     def columns(self, kind: int) -> Iterator[tuple[str, FrameColumns]]:
         """Yield the frames of a kind, with their names, in the order of their senders."""
-        for name, body in self._bodies(kind):
+        for _, name, body in self._bodies(kind):
             yield name, self._spools.fetch(body)
 
-    def _bodies(self, kind: int) -> Iterator[tuple[str, bytes]]:
+    def sink_rows(self) -> Iterator[FrameColumns | SealedPart]:
+        """Yield sink rows, in the order of their senders, whether they are put together or not."""
+        for kind, _, body in self._bodies(ROWS, SEALED):
+            if kind == SEALED:
+                yield unpack_sealed(self._spools.fetch_bytes(body))
+            else:
+                yield self._spools.fetch(body)
+
+    def _bodies(self, *kinds: int) -> Iterator[tuple[int, str, bytes]]:
         entries = sorted(
-            (entry for entry in self._entries if entry[0] == kind), key=lambda entry: entry[1]
+            (entry for entry in self._entries if entry[0] in kinds), key=lambda entry: entry[1]
         )
-        for _, _, name, kept in entries:
+        for kind, _, name, kept in entries:
             if isinstance(kept, tuple):
                 assert self._file is not None
                 self._file.seek(kept[0])
                 kept = self._file.read(kept[1])
-            yield name, unpack(kept).body
+            yield kind, name, unpack(kept).body
 
     def placed(self) -> Iterator[tuple[str, FrameColumns, list[Place]]]:
         """Yield rows that are to be sorted, with their steps and what they are sorted by."""
-        for name, body in self._bodies(PLACED):
+        for _, name, body in self._bodies(PLACED):
             yield name, *unpack_placed(self._spools.fetch_bytes(body))
 
     def view(self, kind: int, and_then: Sequence[FrameColumns] = ()) -> _View:
@@ -85,9 +103,12 @@ class _View:
         self._kind = kind
         self._and_then = and_then
 
-    def __iter__(self) -> Iterator[FrameColumns]:
-        for _, columns in self._store.columns(self._kind):
-            yield columns
+    def __iter__(self) -> Iterator[Any]:
+        if self._kind == ROWS:
+            yield from self._store.sink_rows()
+        else:
+            for _, columns in self._store.columns(self._kind):
+                yield columns
         yield from self._and_then
 
 

@@ -227,7 +227,7 @@ def _run_lane(
                 process.note.at()
                 if isinstance(given, LoggedRows):
                     changelog_rows += len(given.rows)
-                    yield outbox.changelog(given.store, given.group, given.rows)
+                    yield from outbox.changelog(given.store, given.group, given.rows)
                 else:
                     yield from outbox.send(given)
         report.counters["changelog-rows"] = changelog_rows

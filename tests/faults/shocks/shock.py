@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life
 
-__all__ = ["DRIVER_POINTS", "Shock", "phases_of"]
+__all__ = ["DRIVER_POINTS", "LANES_WRITE", "Shock", "phases_of"]
+
+WRITERS = "MUSTELA__COMMIT__WRITERS"
+LANES_WRITE = {WRITERS: "lanes", "MUSTELA__COMMIT__LANE_ROWS": "1"}
+"""Settings with which lanes write each changelog row by themselves."""
 
 DRIVER_POINTS = (
     "before-job",
@@ -21,6 +25,7 @@ DRIVER_POINTS = (
 )
 _INPUT_ONLY = {"before-job", "offsets-added", "in-source"}
 _STATE_ONLY = {"in-lane-before-pending", "in-lane-after-pending"}
+_WRITERS_ONLY = ("in-lane-writing", "in-lane-written")
 Profile = Mapping[str, str]
 """Settings that a slice runs with."""
 
@@ -54,6 +59,8 @@ def phases_of(life: Life, *, lanes: bool = False) -> tuple[str, ...]:
     """Return the phases that an application comes to: the driver's, or those of its workers."""
     facts, loose = life.campaign.facts, life.campaign.guarantee == "at_least_once"
     points = DRIVER_POINTS if not lanes else ("in-source", *sorted(_STATE_ONLY))
+    if lanes and facts.has_state and life.campaign.settings.get(WRITERS) == "lanes":
+        points += _WRITERS_ONLY
     never = {"half-produced"} if loose else set[str]()
     never |= set() if facts.inputs else _INPUT_ONLY
     never |= set() if facts.has_state else _STATE_ONLY

@@ -15,6 +15,7 @@ from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import TopicPartition
 from mustela.plan.epoch import RowOutline
+from mustela.plan.ticket import Ticket
 from mustela.runtime.ports import LocalState, World
 from mustela.runtime.record.epoch_record import EpochRecord, encode_epoch_record
 
@@ -173,7 +174,10 @@ class FakeSink:
     Attributes:
         forgets: Places whose end it does not tell.
         log_ends: Where each log ends.
+        tickets: What each transaction was begun with.
     """
+
+    takes_sealed = False
 
     def __init__(self, **failures: list[Exception]) -> None:
         self.calls: list[str] = []
@@ -185,14 +189,20 @@ class FakeSink:
         self.log_ends: dict[tuple[str, int], int] = {}
         self.batch_bytes = 1_000_000
         self.forgets: set[tuple[str, int]] = set()
+        self.tickets: list[Ticket | None] = []
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
         if self._failures.get(name):
             raise self._failures[name].pop(0)
 
-    def begin(self) -> None:
+    def lend(self) -> Ticket:
+        self._call("lend")
+        return Ticket("app", 1, len(self.calls), by_writing=True)
+
+    def begin(self, ticket: Ticket | None = None) -> None:
         self.sent, self._ends = [], {}
+        self.tickets.append(ticket)
         self._call("begin")
 
     def produce_columns(self, topics: Any, keys: Any, values: Any, *rest: Any, **more: Any) -> None:

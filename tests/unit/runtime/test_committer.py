@@ -24,6 +24,8 @@ from mustela.connectors.kafka.row_checks import outline_of
 from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
+from mustela.plan.epoch import TaskReport
+from mustela.plan.ticket import Ticket
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committer import Committer
 from mustela.runtime.engine import EpochOutput
@@ -374,3 +376,47 @@ def test_rows_that_would_be_refused_are_never_sent(handler: str) -> None:
         [b"d"],
         *([[b"c"]] if handler != "continue" else []),
     ]
+
+
+TICKET = Ticket("app", 7, 3, by_writing=True)
+
+
+def lane_output(**changed: Any) -> EpochOutput:
+    """The same epoch, one store of which was written by two lanes."""
+    places = [{("counts", 5): 40}, {("counts", 6): 41, ("counts", 7): 9}]
+    reports = [
+        TaskReport(stage=1, task=n, written=own, written_bytes=10) for n, own in enumerate(places)
+    ]
+    return replace(OUTPUT, **{"reports": reports, "ticket": TICKET, **changed})
+
+
+def test_the_record_names_the_ends_of_what_lanes_have_written() -> None:
+    """Beside those of the rows that the driver writes, in the transaction that was lent."""
+    sink = FakeSink()
+    _, ends, _ = commit(sink, output=lane_output())
+    driver = {("counts", 2): 101, ("counts", 3): 102}
+    assert ends == {**driver, ("counts", 5): 40, ("counts", 6): 41, ("counts", 7): 9}
+    assert sink.tickets == [TICKET]
+
+
+@pytest.mark.parametrize("place", [("counts", 2), ("counts", 6)])
+def test_a_partition_with_two_writers_is_refused(place: tuple[str, int]) -> None:
+    """Whether the other one is the driver or a lane: nothing of the epoch is committed."""
+    sink, output = FakeSink(), lane_output()
+    output.reports[0].written[place] = 1
+    with pytest.raises(InvariantError, match="two writers"):
+        commit(sink, output=output)
+    assert sink.committed == []
+
+
+def test_rows_that_lanes_wrote_are_gone_with_a_transaction_that_is_refused() -> None:
+    """So the epoch runs again; what the driver alone has sent it sends again."""
+    for output, tries in ((lane_output(), 1), (lane_output(reports=[]), 2)):
+        sink, barrier = FakeSink(flush=[refused(("row", 0, 1))]), barrier_in_hand()
+        if tries == 1:
+            with pytest.raises(RowsRefused):
+                commit(sink, output=output, barrier=barrier, handler="continue")
+            assert (barrier.phase, barrier.last_epoch) == (Phase.IDLE, 3)
+        else:
+            commit(sink, output=output, barrier=barrier, handler="continue")
+        assert sink.tickets == [TICKET, None][:tries]

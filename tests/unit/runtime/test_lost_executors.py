@@ -35,6 +35,7 @@ def run_of(*, lost: bool) -> Any:
 
     return SimpleNamespace(
         engine=SimpleNamespace(run=fails),
+        plan=SimpleNamespace(stages=()),
         outcome=SimpleNamespace(refuse_if_replaced=nothing),
         barrier=SimpleNamespace(start=nothing, give_up=nothing, move=nothing),
         world=SimpleNamespace(crash_point=nothing),

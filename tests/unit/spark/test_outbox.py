@@ -142,7 +142,7 @@ def test_rows_for_kafka_travel_by_the_tasks_own_lane() -> None:
     letters = DeadLetters(keys=[b"k"], values=[b"bad"], timestamps=[6], headers=[(("e", b"x"),)])
     box = outbox(task=5, lanes=4)
     frames = sent(box, StageOutput(rows=[rows], dead_letters=letters))
-    frames += [(lane, unpack(data)) for lane, data in [box.changelog("counts", 3, [(b"k", None)])]]
+    frames += [(lane, unpack(data)) for lane, data in box.changelog("counts", 3, [(b"k", None)])]
     assert [(lane, frame.kind, frame.stage) for lane, frame in frames] == [
         (1, ROWS, -1),
         (1, DEAD_LETTERS, -1),

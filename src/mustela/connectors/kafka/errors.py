@@ -226,6 +226,15 @@ class TransactionTimeoutRefused(UsageError):
 
     code = "TRANSACTION_TIMEOUT_REFUSED"
 
+    @classmethod
+    def of(cls, commit_timeout: float) -> TransactionTimeoutRefused:
+        """Make the error for a timeout in seconds."""
+        return cls(
+            f"the broker does not allow a commit_timeout of {commit_timeout:g} s",
+            why="its transaction.max.timeout.ms is lower",
+            fix="lower commit_timeout, or raise transaction.max.timeout.ms on the broker",
+        )
+
 
 class TransactionFailed(EnvironmentFault):
     """A transaction ended without a confirmed commit; ``outcome`` says what is known."""

@@ -45,6 +45,7 @@ from mustela.connectors.kafka.errors import (
     fault,
     kind_of,
 )
+from mustela.connectors.kafka.one_writer import OneWriter
 from mustela.connectors.kafka.plain import SMALL_BATCH_BYTES, PlainSink
 from mustela.connectors.kafka.refusals import Suspect, refused_of
 from mustela.connectors.kafka.spares import SpareProducers, init_transactions, let_go
@@ -56,6 +57,7 @@ from mustela.connectors.kafka.transaction_failures import (
 )
 from mustela.errors import InvariantError
 from mustela.model import Headers
+from mustela.plan.ticket import Ticket
 
 __all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
 
@@ -89,7 +91,7 @@ class TransactionOptions:
     timeless: frozenset[str] = frozenset()
 
 
-class TransactionalSink:
+class TransactionalSink(OneWriter):
     """The driver's producer. One transaction holds all that an epoch gives.
 
     After an error the producer is gone, and what happened to the transaction is for `reopen` and
@@ -156,8 +158,9 @@ class TransactionalSink:
         """The same as `open`: a new producer, in place of one that is gone."""
         self.open()
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    def begin(self, ticket: Ticket | None = None) -> None:
+        """Begin a transaction; none of them was ever lent."""
+        assert ticket is None, "a ticket comes from whoever lends transactions"
         producer = self._open_producer()
         self._deliveries = Deliveries(self._group)
         self._refused, self._suspects = [], []
@@ -424,17 +427,10 @@ class TransactionalSink:
         discard(producer)
         self._errors.raise_refused(doing, self._servers)
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            raise self._timeout_refused()
+            raise TransactionTimeoutRefused.of(self._options.commit_timeout)
         if again and self._errors.down_since is not None:
             raise unavailable(doing, self._servers, waited, self._errors)
         raise fault(error, doing, servers=self._servers)
-
-    def _timeout_refused(self) -> TransactionTimeoutRefused:
-        return TransactionTimeoutRefused(
-            f"the broker does not allow a commit_timeout of {self._options.commit_timeout:g} s",
-            why="its transaction.max.timeout.ms is lower",
-            fix="lower commit_timeout, or raise transaction.max.timeout.ms on the broker",
-        )
 
     def _open_producer(self) -> Producer:
         if self._producer is None:

@@ -29,9 +29,11 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.model import Headers, TopicPartition
 from mustela.plan.epoch import changelog_topic, history_topic
+from mustela.plan.sealed import SealedPart
+from mustela.plan.ticket import Ticket
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.epochs import refuse_remade
-from mustela.runtime.engine import EpochOutput
+from mustela.runtime.engine import EpochOutput, refuse_two_writers
 from mustela.runtime.ports import Transactions
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.record_rows import RecordPolicy, RecordRow, RecordRows
@@ -111,22 +113,32 @@ class Committer:
 
         Raises:
             TransactionFailed: If the epoch is not known to be committed; the producer is then
-                unusable, and the barrier says what is known.
+                unusable, and the barrier says what is known. RowsRefused, if lanes have written
+                and the broker does not take a row of the driver's: the epoch must run again.
             ProductionError: If the broker refuses a row and the handler says to fail.
             ChangelogRowError: If it refuses a row of a changelog.
         """
         self.left_out = Counter()
         self._buried = set()
         self._history = history
-        refused = self._refused_before(output)
-        searches = 0
+        try:
+            refused = self._refused_before(output)
+        except RowsRefused:
+            barrier.give_up()
+            raise
+        searches, is_again = 0, False
         while True:
             try:
-                if searches or refused:
+                if is_again:
                     self._sink.reopen()
-                return self._attempt(output, barrier, offsets, record, refused)
+                ticket = None if is_again else output.ticket
+                return self._attempt(output, ticket, barrier, offsets, record, refused)
             except RowsRefused as error:
                 barrier.again()
+                is_again = True
+                if output.is_of_lanes:  # what they wrote is gone with the transaction
+                    barrier.give_up()
+                    raise
                 if error.known or searches == SEARCHES_MAX:
                     _refuse_changelogs(error, output)
                     refused.extend(self._handle(error, refused, output))
@@ -144,17 +156,21 @@ class Committer:
     def _attempt(
         self,
         output: EpochOutput,
+        ticket: Ticket | None,
         barrier: Barrier,
         offsets: Mapping[TopicPartition, int],
         record: Callable[[Mapping[tuple[str, int], int]], EpochRecord],
         refused: list[RefusedRow],
     ) -> EpochRecord:
         sink = self._sink
-        sink.begin()
+        sink.begin(ticket)
         barrier.move(Phase.BEGUN)
         header = (self._header, str(barrier.token.epoch).encode()) if self._header else None
         for number, columns in enumerate(output.rows):
-            self._send(("row", number), columns, header, refused)
+            if isinstance(columns, SealedPart):
+                sink.produce_sealed(columns.rows)
+            else:
+                self._send(("row", number), columns, header, refused)
             self._crash_point("half-produced")
         for number, columns in enumerate(output.dead_letters):
             letters = _on_topic(columns, self._dead_letter_topic)
@@ -163,12 +179,17 @@ class Committer:
         buried = [row for row in left_out if (row.tag, row.row) in self._buried]
         if buried:
             parts = list(output.rows)
-            made = letters_of(buried, lambda row: parts[_sink_part(row)], self._dead_letter_topic)
+            made = letters_of(
+                buried, lambda row: _open_part(parts[_sink_part(row)]), self._dead_letter_topic
+            )
             self._send_letters(("refused", 0), made, header, refused)
         stores: dict[tuple[str, int], tuple[str, int]] = {}
+        written = output.written
         for number, (store, columns) in enumerate(output.changelogs):
             group = columns.partitions
             assert isinstance(group, int), "a changelog frame is for one partition"
+            if (store, group) in written:
+                refuse_two_writers(store, group)
             topic = changelog_topic(self._group, self._log_names.get(store, store))
             tag = (_CHANGELOG, number)
             sink.produce_tracked(topic, group, columns.keys, columns.values, tag=tag)
@@ -180,14 +201,15 @@ class Committer:
         barrier.move(Phase.OFFSETS_ADDED)
         ends = sink.flush()
         _check_ends(stores, ends)
-        written = record({stores[place]: end for place, end in ends.items() if place in stores})
-        end = self._produce_record(self._records.row(written))
+        own = {stores[place]: end for place, end in ends.items() if place in stores}
+        committed = record({**written, **own})
+        end = self._produce_record(self._records.row(committed))
         barrier.move(Phase.COMMIT_SENT)
         sink.commit()
         barrier.committed()
         self._records.committed()
         self._epochs_end = end
-        return written
+        return committed
 
     def claim(self, record: EpochRecord) -> None:
         """Commit a record alone, as a new run does to claim its incarnation."""
@@ -263,7 +285,12 @@ class Committer:
             return []
         found: list[RefusedRow] = []
         for number, (columns, outline) in enumerate(zip(output.rows, output.outlines, strict=True)):
-            if suspicious[number]:
+            if not suspicious[number]:
+                continue
+            if isinstance(columns, SealedPart):
+                reason, text = "INVALID_RECORD", "what a task has put together cannot be left out"
+                raise RowsRefused.later(reason, text)
+            else:
                 found += self._checks.refused(("row", number), columns, outline)
         return self._handle(RowsRefused.of(found), (), output) if found else []
 
@@ -289,7 +316,7 @@ class Committer:
         if self._handler.fails:
             return ["fail"] * len(rows)
         parts = list(output.rows) if rows else []
-        return [self._handler.judge(row, parts[_sink_part(row)]) for row in rows]
+        return [self._handler.judge(row, _open_part(parts[_sink_part(row)])) for row in rows]
 
 
 def _check_ends(
@@ -345,6 +372,11 @@ def _part_of(row: RefusedRow) -> int | None:
 def _is_letter(row: RefusedRow) -> bool:
     tag: Any = row.tag
     return tag is not None and tag[0] in ("dead-letter", "refused")
+
+
+def _open_part(part: RowColumns | SealedPart) -> RowColumns:
+    assert not isinstance(part, SealedPart), "no row is named that a task has put together"
+    return part
 
 
 def _sink_part(row: RefusedRow) -> int:

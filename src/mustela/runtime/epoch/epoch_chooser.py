@@ -197,5 +197,6 @@ class EpochChooser:
             global_marks=dict(run.opening.global_tables.marks),
             left_out=self._hunt.left_out,
             lanes=state.lanes,
+            seals=run.world.transactions.takes_sealed and run.may_seal and not run.driver_writes,
         )
         return Turn(cuts=cuts, look=look, order=order, started=run.clock.monotonic())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mustela.connectors.kafka.errors import TransactionFailed
+from mustela.connectors.kafka.errors import RowsRefused, TransactionFailed
 from mustela.errors import EnvironmentFault
 from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.ranges import RangeReport
@@ -97,10 +97,13 @@ class EpochCommit:
             raise
         run.state = after[0]
         run.on_committed(run.state)
-        run.board.changes.committed(run.state.epoch, output.changelogs)
+        if output.written:  # they are asked for their rows where somebody follows them
+            run.board.changes.lose(run.state.epoch)
+        else:
+            run.board.changes.committed(run.state.epoch, output.changelogs)
         self._view.committed()
         run.due.learn(output.reports, watermark=watermark.value, now_ms=now_ms)
-        run.failures, run.losses, run.is_suspect = 0, 0, False
+        run.failures, run.losses, run.is_suspect, run.driver_writes = 0, 0, False, False
         return True
 
     def _history(
@@ -137,6 +140,8 @@ class EpochCommit:
         run = self._run
         run.listener.on_error(error)
         run.failures += 1
+        run.driver_writes = True
+        run.may_seal = run.may_seal and not isinstance(error, RowsRefused)
         # Opening the producer would fence a newer instance, so look for one first.
         run.outcome.refuse_if_replaced(error, run.barrier)
         if run.failures >= FAILURES_MAX:
@@ -167,7 +172,7 @@ class EpochCommit:
         run = self._run
         seconds = run.clock.monotonic() - started
         records = sum(part.records for part in ranges)
-        size = sum(part.size for part in ranges) + output.size
+        size = sum(part.size for part in ranges) + output.all_bytes
         run.opening.recovery.unlogged.lost(output.reports)
         run.budget.learn(records=records, size=size, seconds=seconds)
         refused = self._committer.left_out.items()

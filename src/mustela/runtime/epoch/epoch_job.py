@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from mustela.connectors.kafka.errors import TransactionFailed
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.plan.epoch import EpochOrder
 from mustela.runtime.commit.barrier import Phase
@@ -57,6 +58,9 @@ class EpochJob:
         run = self._run
         try:
             return self._in_hand(partial(self._finish, turn, begun))
+        except TransactionFailed as error:
+            self._transaction_failed(error, turn.order)
+            return None
         except MustelaError as error:
             run.outcome.refuse_if_replaced(error, run.barrier)
             if not (isinstance(error, EnvironmentFault) and error.retryable):
@@ -65,6 +69,30 @@ class EpochJob:
                 return None
             self._failed(error, turn.order)
             return None
+
+    def _transaction_failed(self, error: TransactionFailed, order: EpochOrder) -> None:
+        """Go on after a transaction into which lanes could not write.
+
+        That they are fenced names nobody: a request of this instance's own that came late does the
+        same. So a successor is looked for, and if there is none, the next epoch follows.
+        """
+        run = self._run
+        run.driver_writes = True
+        run.outcome.refuse_if_replaced(error, run.barrier)
+        on_error = run.listener.on_error
+        run.faults.retry(lambda: run.outcome.settle(error, run.barrier), on_error)
+        self._failed(error, order)
+
+    def _lent(self, order: EpochOrder) -> EpochOrder:
+        """Return the order with a transaction for its lanes, where they may write.
+
+        Who follows the changes of stores gets them from the driver, so then it writes them.
+        """
+        run = self._run
+        has_logs = any(stage.logged for stage in run.plan.stages)
+        if not has_logs or run.driver_writes or run.board.changes.followed():
+            return order
+        return replace(order, ticket=run.world.transactions.lend())
 
     def _in_hand(self, work: Callable[[], EpochOutput]) -> EpochOutput:
         barrier = self._run.barrier
@@ -82,7 +110,7 @@ class EpochJob:
         """Run the job of an epoch, or the part of it not done ahead."""
         run = self._run
         if begun is None:
-            return run.engine.run(turn.order)
+            return run.engine.run(self._lent(turn.order))
         made = begun()
         if isinstance(made, EpochOutput):
             return made
@@ -90,7 +118,7 @@ class EpochJob:
         order = replace(
             turn.order, marks=run.state.marks(), due=run.due.order(), suspect=run.is_suspect
         )
-        return run.engine.run(order, made)
+        return run.engine.run(self._lent(order), made)
 
     def _failed(self, error: EnvironmentFault, order: EpochOrder) -> None:
         """Record a failed job: run the epoch again with half the offsets, or raise the error."""

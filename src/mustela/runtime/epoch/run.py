@@ -76,6 +76,9 @@ class Run:
         failures: Number of epochs that failed since the last commit.
         losses: Number of epochs since then that failed because an executor was lost.
         is_suspect: Whether local state must be checked before it is used.
+        driver_writes: Whether lanes write nothing until something is committed: with them, a
+            transaction has failed.
+        may_seal: Whether tasks put sink rows together; they do not once some were refused.
         on_committed: Called with each newly committed state.
         look: What was known when the last epoch was chosen, or found unnecessary.
     """
@@ -100,6 +103,8 @@ class Run:
     failures: int = 0
     losses: int = 0
     is_suspect: bool = False
+    driver_writes: bool = False
+    may_seal: bool = True
     on_committed: Callable[[CommittedState], None] = _tells_nobody
     look: Look | None = None
 

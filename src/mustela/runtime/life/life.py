@@ -44,6 +44,7 @@ from mustela.runtime.replica.replica import Replica
 from mustela.runtime.standby import REPORT_EVERY_S, Standby, others_alive
 from mustela.runtime.start.opening import check_before_start
 from mustela.runtime.start.recovery import Recovery
+from mustela.runtime.start.writers import with_writers
 from mustela.runtime.status.board import StatusBoard
 from mustela.runtime.status.watched import Admin
 from mustela.runtime.switching import Standbys, place_of
@@ -197,7 +198,8 @@ class Life:
         means = self._means
         world = kafka_world(means.settings, means.clock)
         try:
-            return world, check_before_start(means.settings, means.plan, world, self._standing.fan)
+            checked = check_before_start(means.settings, means.plan, world, self._standing.fan)
+            return with_writers(world, means.settings, self._standing.say), checked
         except BaseException:
             world.cluster.close()
             raise

@@ -362,7 +362,7 @@ class Node:
     def close(self) -> None:
         pass
 
-    def call(self, api: Api, body: bytes) -> Answer:
+    def call(self, api: Api, body: bytes, _sent: object = None) -> Answer:
         self.send(api, body)
         return self.receive(api)
 

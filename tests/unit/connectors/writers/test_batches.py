@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mustela.connectors.kafka.writers.batches import Rows, codec_of, cut, varint
-from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.plan.ticket import Ticket
 from tests.unit.connectors.writers.decoding import Row, decode
 
 TICKET = Ticket("id", 7_000, 12, by_writing=True)

@@ -48,7 +48,7 @@ class Broker:
     def close(self) -> None:
         pass
 
-    def call(self, api: Api, body: bytes) -> Answer:
+    def call(self, api: Api, body: bytes, _sent: object = None) -> Answer:
         if api.name == "FindCoordinator":
             return Answer(AT_COORDINATOR)
         self.asked.append((api.name, body))

@@ -17,9 +17,10 @@ import pytest
 from mustela.connectors.kafka.errors import TransactionFailed
 from mustela.connectors.kafka.writers import cluster, coordinator, writer
 from mustela.connectors.kafka.writers.coordinator import TransactionCoordinator
-from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela.connectors.kafka.writers.writer import TransactionWriter, WriterOptions, Written
 from mustela.errors import EnvironmentFault
+from mustela.plan.ticket import Ticket
 from tests.unit.connectors.writers.simulated_brokers import Brokers
 
 PROPERTIES = {"bootstrap.servers": "host:0"}
@@ -166,8 +167,64 @@ class Play:
         assert self.brokers.offsets == {("in", 0): EPOCHS}
 
 
+class SharedPlay(Play):
+    """The same with what an application has: a transaction is lent for an attempt."""
+
+    def __init__(self, brokers: Brokers, seed: int, broken: Rule) -> None:
+        super().__init__(brokers, seed, broken)
+        self.shared = SharedTransactions(PROPERTIES, "app")
+
+    def open(self) -> None:
+        """Open until it succeeds."""
+        while True:
+            try:
+                self.shared.reopen()
+            except EnvironmentFault:
+                continue
+            return
+
+    def abort(self) -> bool:
+        """Leave it to the next that is lent; now and then say why, in a transaction between."""
+        if not self.shared.is_open:
+            return False
+        if self.random.random() < 0.5:
+            try:
+                self.shared.begin()
+                self.shared.produce_tracked("why", 0, [None], [b"it failed"])
+                self.haunt(0.3)
+                self.shared.commit()
+            except TransactionFailed:
+                return False
+        return self.shared.is_open
+
+    def run_epoch(self, epoch: int) -> None:
+        """Do all of an epoch."""
+        ticket = self.shared.lend()
+        assert ticket is not None
+        for number in range(WRITERS - 1):
+            try:
+                self.write(ticket, ("out", number), epoch)
+            except Death:
+                self.deaths += 1
+                if self.broken is Rule.NONE:
+                    raise
+        self.shared.begin(ticket)
+        rows: list[bytes | None] = [*self.rows(epoch)]
+        partitions: list[int | None] = [WRITERS - 1] * len(rows)
+        self.shared.produce_columns("out", [None] * len(rows), rows, partitions=partitions)
+        self.shared.send_offsets({("in", 0): epoch})
+        ends = self.shared.flush()
+        assert ends == {}
+        self.shared.produce_tracked(*RECORD, [None], [b"%d %d" % (epoch, self.attempt)])
+        self.shared.commit()
+
+
 def play(
-    monkeypatch: pytest.MonkeyPatch, seed: int, version: int, broken: Rule = Rule.NONE
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    version: int,
+    broken: Rule = Rule.NONE,
+    kind: type[Play] = Play,
 ) -> Play:
     """Run a schedule to its end."""
     brokers = Brokers(seed, version, LAST_EPOCH)
@@ -176,7 +233,7 @@ def play(
         monkeypatch.setattr(module, "sleep", brokers.tick)
     if version == 1:
         monkeypatch.setattr(coordinator, "bumps_at_end", lambda _broker: False)
-    made = Play(brokers, seed, broken)
+    made = kind(brokers, seed, broken)
     made.run()
     return made
 
@@ -194,6 +251,27 @@ def test_each_epoch_is_there_once_and_whole(monkeypatch: pytest.MonkeyPatch, ver
     assert deaths > SEEDS
     assert failures > deaths
     assert producers > 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_an_application_lends_is_there_once_and_whole(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The same, with the rows of lanes and of the driver in a transaction that is lent."""
+    deaths = failures = wrong = 0
+    for seed in range(SEEDS):
+        made = play(monkeypatch, seed, version, kind=SharedPlay)
+        made.check()
+        deaths += made.deaths
+        failures += made.failures
+    assert deaths > SEEDS / 2
+    assert failures > deaths
+    for seed in range(10):
+        try:
+            play(monkeypatch, seed, version, Rule.WAIT, SharedPlay).check()
+        except AssertionError:
+            wrong += 1
+    assert wrong >= 4
 
 
 @pytest.mark.parametrize("version", [1, 2])

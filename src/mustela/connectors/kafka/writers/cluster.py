@@ -28,6 +28,7 @@ _PAUSE_FIRST_S = 0.002
 _PAUSE_LAST_S = 0.2
 _NO_AUTO_CREATION = b"\0"
 _NO_OPERATIONS = b"\0\0"
+_COUNTED_S = 300.0
 _AGAIN = (ErrorKind.RETRYABLE, ErrorKind.BROKER_GONE)
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class Cluster:
         self._bootstrap = list(_places(servers_of(properties)))
         self._places: dict[int, Place] = {}
         self._leaders: dict[tuple[str, int], int] = {}
+        self._counts: dict[str, tuple[int, float]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[Place, Connection] = {}
 
@@ -108,6 +110,27 @@ class Cluster:
             code = KafkaError.LEADER_NOT_AVAILABLE
             raise KafkaException(KafkaError(code, f"{topic}-{partition} has no leader"))
         return self._to(self._places[node])
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has; it is asked for again after some minutes.
+
+        Raises:
+            KafkaException: If there is none, or nobody answers.
+        """
+        known = self._counts.get(topic)
+        if known is None or perf_counter() - known[1] > _COUNTED_S:
+            self._look_up([topic])
+            known = self._counts[topic]
+        return known[0]
+
+    def each(self) -> list[Connection]:
+        """Return a connection to every broker.
+
+        Raises:
+            KafkaException: If one does not answer.
+        """
+        self._look_up([])
+        return [self._to(place) for place in self._places.values()]
 
     def coordinator(self, kind: int, name: str) -> Connection:
         """Return a connection to the broker that coordinates a group or a transactional id.
@@ -180,6 +203,7 @@ class Cluster:
             if code:
                 raise KafkaException(KafkaError(code, name))
             self._leaders.update({(name, number): node for number, node in found if node >= 0})
+            self._counts[name] = len(found), perf_counter()
 
         answer.array(topic)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -69,9 +69,11 @@ class Connection:
         low, high = self.versions.get(api.key, (1, 0))
         return low <= api.version <= high
 
-    def call(self, api: Api, body: bytes) -> Answer:
-        """Ask and wait for the answer."""
+    def call(self, api: Api, body: bytes, sent: Callable[[], object] | None = None) -> Answer:
+        """Ask and wait for the answer; ``sent`` is called in between."""
         self.send(api, body)
+        if sent is not None:
+            sent()
         return self.receive(api)
 
     def send(self, api: Api, body: bytes) -> None:

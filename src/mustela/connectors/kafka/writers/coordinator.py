@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +18,6 @@ from mustela.connectors.kafka.transaction_failures import Circumstances, failure
 from mustela.connectors.kafka.writers.cluster import OF_GROUP, OF_TRANSACTION, Cluster
 from mustela.connectors.kafka.writers.connection import Connection
 from mustela.connectors.kafka.writers.features import bumps_at_end
-from mustela.connectors.kafka.writers.ticket import Ticket
 from mustela.connectors.kafka.writers.wire import (
     NO_TAGS,
     Answer,
@@ -26,6 +26,7 @@ from mustela.connectors.kafka.writers.wire import (
     compact_string,
 )
 from mustela.errors import InvariantError
+from mustela.plan.ticket import Ticket
 
 __all__ = ["TransactionCoordinator", "add_partitions"]
 
@@ -100,6 +101,11 @@ class TransactionCoordinator:
             raise InvariantError(what, why="after an error nothing is known but by opening again")
         return self._ticket
 
+    def warm(self) -> None:
+        """Connect to some broker; this claims and fences nothing."""
+        with suppress(KafkaException):
+            self._cluster.any()
+
     def open(self) -> None:
         """Fence every older producer and end what it left open.
 
@@ -147,8 +153,11 @@ class TransactionCoordinator:
         except KafkaException as raised:
             self._fail(raised, "add offsets to a transaction")
 
-    def commit(self) -> None:
+    def commit(self, sent: Callable[[], object] | None = None) -> None:
         """Commit.
+
+        Args:
+            sent: Called between the request and its answer.
 
         Raises:
             TransactionUnknown: If the commit may have happened or not.
@@ -156,18 +165,22 @@ class TransactionCoordinator:
             TransactionAborted: If it is not committed for another reason.
         """
         try:
-            self._until_served(lambda: self._end(committed=True), self._commit_timeout)
+            self._until_served(lambda: self._end(sent, committed=True), self._commit_timeout)
         except KafkaException as raised:
             self._fail(raised, "commit a transaction", commit_sent=True)
 
-    def abort(self) -> None:
+    def abort(self, limit: float | None = None) -> None:
         """Abort; the next `begin` goes on.
+
+        Args:
+            limit: Seconds to try it for; by default the commit timeout.
 
         Raises:
             TransactionFailed: If the abort failed; the next `open` ends the transaction.
         """
         try:
-            self._until_served(lambda: self._end(committed=False), self._commit_timeout)
+            seconds = self._commit_timeout if limit is None else limit
+            self._until_served(lambda: self._end(committed=False), seconds)
         except KafkaException as raised:
             if error_of(raised).code() != _NOTHING_OPEN:
                 self._fail(raised, "abort a transaction")
@@ -219,12 +232,12 @@ class TransactionCoordinator:
         answer = self._cluster.coordinator(OF_GROUP, self._group).call(OFFSETS, body + NO_TAGS)
         _check_partitions(answer)
 
-    def _end(self, *, committed: bool) -> None:
+    def _end(self, sent: Callable[[], object] | None = None, *, committed: bool) -> None:
         """End the transaction; Kafka's transactions version 2 give the next ticket with it."""
         broker = self._mine()
         api = END_AND_BUMP if self.ticket.by_writing else END
         try:
-            answer = broker.call(api, self._identity() + bytes([committed]) + NO_TAGS)
+            answer = broker.call(api, self._identity() + bytes([committed]) + NO_TAGS, sent)
         except KafkaException as raised:
             raise _unanswered(raised) from raised
         answer.int32()

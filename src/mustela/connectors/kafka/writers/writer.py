@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, sleep
 from typing import Any, NamedTuple, NoReturn
@@ -25,7 +25,7 @@ from mustela.connectors.kafka.writers.batches import Batch, Rows, codec_of, cut
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.connection import Connection
 from mustela.connectors.kafka.writers.coordinator import add_partitions
-from mustela.connectors.kafka.writers.ticket import Ticket
+from mustela.connectors.kafka.writers.sealed import SealedBatch
 from mustela.connectors.kafka.writers.wire import (
     NO_TAGS,
     Answer,
@@ -35,6 +35,7 @@ from mustela.connectors.kafka.writers.wire import (
     compact_string,
 )
 from mustela.model import Headers
+from mustela.plan.ticket import Ticket
 
 __all__ = ["TransactionWriter", "WriterOptions", "Written"]
 
@@ -46,6 +47,7 @@ _PAUSE_LAST_S = 0.2
 _SEQUENCES = 1 << 31
 Place = tuple[str, int]
 """Topic and partition."""
+_AnyBatch = Batch | SealedBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Written(NamedTuple):
 class _Lane:
     """A partition: what waits for it, the number of its next row, and where its rows are."""
 
-    waiting: deque[Batch] = field(default_factory=deque[Batch])
+    waiting: deque[_AnyBatch] = field(default_factory=deque["_AnyBatch"])
     sequence: int = 0
     written: Written | None = None
 
@@ -99,6 +101,7 @@ class TransactionWriter:
         ticket: The transaction. No other writer may write to these partitions under it.
         options: Limits.
         clock: For rows without a time.
+        cluster: Connections that outlive the writer; by default it has its own.
     """
 
     def __init__(
@@ -108,15 +111,18 @@ class TransactionWriter:
         *,
         options: WriterOptions | None = None,
         clock: Clock | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self._ticket = ticket
         self._options = options or WriterOptions()
         self._clock = clock or SystemClock()
         self._codec = codec_of(properties)
-        self._cluster = Cluster(properties)
+        self._cluster = cluster or Cluster(properties)
+        self._keeps_open = cluster is not None
         self._lanes: dict[Place, _Lane] = defaultdict(_Lane)
-        self._under_way: list[tuple[Connection, dict[Place, Batch]]] = []
+        self._under_way: list[tuple[Connection, dict[Place, _AnyBatch]]] = []
         self._waiting_bytes = 0
+        self._is_begun = False
         self._since = perf_counter()
         self._pause = _PAUSE_FIRST_S
 
@@ -146,18 +152,55 @@ class TransactionWriter:
             RowsRefused: If the broker does not take some row.
             TransactionFailed: If rows could not be sent.
         """
-        if not values:
+        stamps = self._clock.now_ms() if timestamps is None else timestamps
+        self.write_rows(topic, partition, Rows(keys, values, stamps, headers, tag))
+
+    def write_rows(self, topic: str, partition: int, rows: Rows) -> None:
+        """Write rows that are put together already.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            rows: The rows.
+
+        Raises:
+            RowsRefused: If the broker does not take some row.
+            TransactionFailed: If rows could not be sent.
+        """
+        if not rows.values:
             return
+        place = self._place(topic, partition)
+        self._take_in(place, cut(rows, self._options.batch_bytes))
+
+    def write_batches(self, topic: str, partition: int, batches: Iterable[SealedBatch]) -> None:
+        """Write batches that somebody else has put together.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            batches: The batches.
+
+        Raises:
+            RowsRefused: If the broker does not take some row; nobody can say which.
+            TransactionFailed: If rows could not be sent.
+        """
+        self._take_in(self._place(topic, partition), batches)
+
+    def _take_in(self, place: Place, batches: Iterable[_AnyBatch]) -> None:
+        if not self._is_begun:
+            self._is_begun, self._since = True, perf_counter()
+        for batch in batches:
+            self._lanes[place].waiting.append(batch)
+            self._waiting_bytes += batch.size
+            while self._waiting_bytes >= self._options.request_bytes:
+                self._turn()
+
+    def _place(self, topic: str, partition: int) -> Place:
+        """Return a partition that is in the transaction from now on."""
         place = (topic, partition)
         if place not in self._lanes and not self._ticket.by_writing:
             self._add(place)
-        stamps = self._clock.now_ms() if timestamps is None else timestamps
-        rows = Rows(keys, values, stamps, headers, tag)
-        for batch in cut(rows, self._options.batch_bytes):
-            self._lanes[place].waiting.append(batch)
-            self._waiting_bytes += len(batch.records)
-            while self._waiting_bytes >= self._options.request_bytes:
-                self._turn()
+        return place
 
     def finish(self) -> dict[Place, Written]:
         """Wait until the brokers have every row, and say where.
@@ -171,8 +214,13 @@ class TransactionWriter:
         return {place: lane.written for place, lane in self._lanes.items() if lane.written}
 
     def close(self) -> None:
-        """Let the connections go. What was written stays in the transaction."""
-        self._cluster.forget()
+        """Let the connections go. What was written stays in the transaction.
+
+        Those that outlive the writer stay, unless an answer is still to come on one of them.
+        """
+        if self._under_way or not self._keeps_open:
+            self._under_way.clear()
+            self._cluster.forget()
 
     def _add(self, place: Place) -> None:
         try:
@@ -189,16 +237,14 @@ class TransactionWriter:
             self._again(error_of(raised))
 
     def _send(self) -> None:
-        by_leader: dict[Connection, dict[Place, Batch]] = defaultdict(dict)
+        by_leader: dict[Connection, dict[Place, _AnyBatch]] = defaultdict(dict)
         sizes: dict[Connection, int] = defaultdict(int)
         for place, lane in self._lanes.items():
             if lane.waiting:
                 leader, batch = self._cluster.leader(*place), lane.waiting[0]
-                if not sizes[leader] or (
-                    sizes[leader] + len(batch.records) <= self._options.request_bytes
-                ):
+                if not sizes[leader] or (sizes[leader] + batch.size <= self._options.request_bytes):
                     by_leader[leader][place] = batch
-                    sizes[leader] += len(batch.records)
+                    sizes[leader] += batch.size
         for leader, batches in by_leader.items():
             body = self._request(batches)
             self._under_way.append((leader, batches))
@@ -208,7 +254,7 @@ class TransactionWriter:
     def _api(self) -> Api:
         return PRODUCE_AND_ADD if self._ticket.by_writing else PRODUCE
 
-    def _request(self, batches: Mapping[Place, Batch]) -> bytes:
+    def _request(self, batches: Mapping[Place, _AnyBatch]) -> bytes:
         topics: dict[str, list[bytes]] = defaultdict(list)
         for (topic, partition), batch in batches.items():
             sequence = self._lanes[topic, partition].sequence
@@ -233,7 +279,7 @@ class TransactionWriter:
             raise KafkaException(trouble)
         self._pause = _PAUSE_FIRST_S
 
-    def _take(self, place: Place, batch: Batch, said: _Said) -> KafkaError | None:
+    def _take(self, place: Place, batch: _AnyBatch, said: _Said) -> KafkaError | None:
         """Note what became of a batch; return the error after which it is sent again."""
         lane = self._lanes[place]
         if said.error is not None:
@@ -246,29 +292,28 @@ class TransactionWriter:
             self._fail(said.error)
         assert lane.waiting[0] is batch, "one batch of a partition is under way at a time"
         lane.waiting.popleft()
-        self._waiting_bytes -= len(batch.records)
+        self._waiting_bytes -= batch.size
         start = said.offset if lane.written is None else lane.written.start
         lane.written = Written(start, said.offset + len(batch))
         lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
         return None
 
-    def _refused(self, place: Place, batch: Batch, said: _Said) -> None:
-        """Send the halves of a batch that is too large; name the rows that are wrong."""
+    def _refused(self, place: Place, batch: _AnyBatch, said: _Said) -> None:
+        """Name the rows that are wrong; send the halves of a batch of which nobody says which."""
         error = said.error
         assert error is not None
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(batch) > 1:
+        if isinstance(batch, SealedBatch):
+            raise RowsRefused.later(error.name(), error.str())
+        if not said.rows and len(batch) > 1:
             lane = self._lanes[place]
             lane.waiting.popleft()
             halves = batch.halves()
             lane.waiting.extendleft(reversed(halves))
-            self._waiting_bytes += sum(len(half.records) for half in halves) - len(batch.records)
+            self._waiting_bytes += sum(half.size for half in halves) - batch.size
             return
-        found = said.rows or ([(0, error.str())] if len(batch) == 1 else [])
-        if not found:
-            raise RowsRefused.later(error.name(), error.str())
         rows = (
             RefusedRow(batch.rows.tag, batch.start + at, place[0], error.name(), text)
-            for at, text in found
+            for at, text in said.rows or [(0, error.str())]
         )
         raise RowsRefused.of(rows)
 

@@ -1,0 +1,84 @@
+"""Batches that lanes put together, all but their place in a transaction, which the driver adds.
+
+The rows of a partition have one writer in a transaction. Where many lanes have rows for the same
+partitions that is the driver, and what it then does with each row is what costs: it chooses the
+partition and encodes. A lane can do both as well; the driver numbers whole batches.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+
+from mustela.connectors.kafka.columns import Columns
+from mustela.connectors.kafka.writers.batches import cut, sum_of
+from mustela.connectors.kafka.writers.cluster import Cluster
+from mustela.connectors.kafka.writers.placing import Placing
+from mustela.plan.sealed import SealedRows
+from mustela.plan.ticket import Ticket
+
+__all__ = ["SealedBatch", "known_partitions", "seal"]
+
+_NOBODY = Ticket("", -1, -1, by_writing=True)
+_SUM = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
+_AT_SUM, _AT_SUMMED, _AT_PRODUCER = 17, 21, 43
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBatch:
+    """A batch, as brokers store it, of a transaction that is not known yet.
+
+    Attributes:
+        data: The batch.
+        count: Its rows.
+    """
+
+    data: bytes
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return len(self.data)
+
+    def encode(self, ticket: Ticket, sequence: int, _codec: str = "none") -> bytes:
+        """Return it as a part of a transaction; how it is compressed was said when it was made."""
+        data = bytearray(self.data)
+        numbers = ticket.producer_id, ticket.producer_epoch, sequence
+        _PRODUCER.pack_into(data, _AT_PRODUCER, *numbers)
+        _SUM.pack_into(data, _AT_SUM, sum_of(bytes(memoryview(data)[_AT_SUMMED:])))
+        return bytes(data)
+
+
+def known_partitions(cluster: Cluster, topic: str) -> int:
+    """Return how many partitions a topic has; 0 where nobody says so now."""
+    try:
+        return cluster.partitions(topic)
+    except KafkaException:
+        cluster.forget()
+        return 0
+
+
+def seal(
+    placing: Placing, columns: Columns, now_ms: int, batch_bytes: int, codec: str
+) -> Iterator[SealedRows]:
+    """Yield rows by partition, in batches.
+
+    Args:
+        placing: Chooses partitions.
+        columns: The rows.
+        now_ms: The time of rows without one.
+        batch_bytes: What a batch may have before it is compressed.
+        codec: How batches are compressed.
+    """
+    for (topic, partition), rows in placing.sorted(columns, None, now_ms=now_ms):
+        batches = cut(rows, batch_bytes)
+        made = [(batch.encode(_NOBODY, 0, codec), len(batch)) for batch in batches]
+        yield SealedRows(topic, partition, made)
