@@ -26,12 +26,12 @@ GOLDEN_DIR = Path(__file__).parent / "golden" / "files"
 # No deadlines: a slow machine is not a wrong program. "quick" repeats the same examples each run.
 _SLOW_IS_FINE = (HealthCheck.too_slow,)
 settings.register_profile(
-    "quick", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
+    "quick", max_examples=5, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
 )
 # What has to pass before a change goes in finds the same each time; new examples are looked for
-# with the other two, whose findings become tests.
+# with the other two, whose findings become tests: `./dev properties`.
 settings.register_profile(
-    "full", max_examples=200, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
+    "full", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile(
     "random", max_examples=200, deadline=None, print_blob=True, suppress_health_check=_SLOW_IS_FINE

@@ -13,7 +13,7 @@ from tests.simulation.play import play
 from tests.simulation.programs import GROWN, PROGRAMS, planned
 
 CHECKED = 50
-TESTED = 300
+TESTED = 150
 
 
 def _failed(first: int, last: int) -> list[str]:

@@ -26,6 +26,7 @@ READERS = {
     "lock": "dev",
     "scan": "tests/scan",
     "sim": "tests/simulation",
+    "test": "tests/lanes.py",
 }
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

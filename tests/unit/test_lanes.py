@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,19 @@ def test_what_takes_longest_comes_first(suite: Path) -> None:
     said = run(suite, *LANES, "-n", "1", "-v").stdout
     names = [line.split("::")[1].split("[")[0] for line in said.splitlines() if " PASSED " in line]
     assert [name.strip() for name in names] == ["test_slow"] * 3 + ["test_quick"]
+
+
+def test_what_was_measured_counts_more_than_markers(suite: Path) -> None:
+    """``--note-costs`` writes it, for files that take a while."""
+    place = suite / "tests" / "lanes.toml"
+    place.parent.mkdir()
+    place.write_text('[seconds]\n"test_a.py" = 60\n"test_gone.py" = 90\n')
+    said = run(suite, *LANES, "-n", "1", "-v").stdout
+    assert said.index("test_quick") < said.index("test_slow")
+    (suite / "test_a.py").write_text("import time\ndef test_waits(): time.sleep(2)\n")
+    assert run(suite, *LANES, "--note-costs").returncode == 0
+    assert "test_a.py" in tomllib.loads(place.read_text())["seconds"]
+    assert "test_gone.py" not in place.read_text()
 
 
 def test_what_fails_in_a_lane_fails_the_whole(suite: Path) -> None:
