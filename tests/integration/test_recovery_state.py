@@ -63,7 +63,7 @@ class Counting:
     def opened_files(self) -> list[Path]:
         """Return LMDB's files of all key groups, made of the files of rows as by an opening."""
         for file in self.files():
-            unfold(self.inside.state_dir, file.parent, boot_id() or "")
+            unfold(file.parent, boot_id() or "")
             file.unlink()
         return sorted(self.inside.state_dir.glob("*/*/[0-9]*/data.mdb"))
 

@@ -3,7 +3,7 @@
 LMDB's file has two pages for its own description, one for the names of the tables, and one for
 each table with a row; pages are 4 KB. A key group with a dozen rows takes five pages for what are a
 few hundred bytes. So a clean close leaves a small environment as one file of rows, from which the
-next opening makes LMDB's file again. That takes less than a millisecond.
+next opening makes LMDB's file again. That takes about a millisecond.
 
 The file of rows stays until the first write. Until then LMDB's file is only a copy of it: one
 that another boot left is made anew from it. Where both are, and this boot made LMDB's file, that
@@ -13,7 +13,6 @@ one counts, because it may be newer.
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,7 +29,6 @@ from mustela.state.codec import (
     encode_meta,
     encode_tables,
 )
-from mustela.state.directories import make_private, remove_tree
 from mustela.state.faults import StateDamagedError
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.lmdb_compact import live_bytes
@@ -54,7 +52,8 @@ __all__ = [
     "unfold",
 ]
 
-_LEAST_ROOM: Final = 8 << 20
+_LEAST_MAP: Final = 1 << 20
+_ROW_BYTES: Final = 64
 _LOCK_FILE: Final = "lock.mdb"
 
 
@@ -102,11 +101,11 @@ def open_files(
     """
     flat = (path / FLAT_FILE).exists()
     if flat and not (path / DATA_FILE).exists():
-        unfold(root, path, boot)
+        unfold(path, boot)
     handle = open_handle(root, path, spec, options)
     if flat and _is_left_open(handle, boot):
         handle.env.close()
-        unfold(root, path, boot)
+        unfold(path, boot)
         handle = open_handle(root, path, spec, options)
     return handle
 
@@ -123,22 +122,19 @@ def read_flat(path: Path) -> Tables:
     return tables
 
 
-def fill(place: Path, tables: Tables) -> None:
-    """Make LMDB's files with these rows, in an empty directory; nothing is synced."""
-    size = sum(
-        len(key) + len(row) + 64
-        for keys, rows in tables.values()
-        for key, row in zip(keys, rows, strict=True)
-    )
+def fill(file: Path, tables: Tables) -> None:
+    """Make LMDB's file with these rows; nothing is synced, and there is no lock file."""
+    rows_bytes = sum(sum(map(len, keys)) + sum(map(len, rows)) for keys, rows in tables.values())
+    count = sum(len(keys) for keys, _ in tables.values())
     with lmdb.open(
-        str(place), map_size=(1 << 20) + 4 * size, max_dbs=len(tables), mode=0o600,
-        sync=False, metasync=False,
+        str(file), map_size=_LEAST_MAP + 4 * (rows_bytes + _ROW_BYTES * count), mode=0o600,
+        max_dbs=len(tables), subdir=False, lock=False, sync=False, metasync=False,
     ) as env, env.begin(write=True) as txn:  # fmt: skip
         for name, (keys, rows) in tables.items():
             table = env.open_db(name.encode(), txn=txn) if name else None
-            cursor = txn.cursor(cast("Any", table))
             # The names of the tables lie among the rows of the description.
-            cursor.putmulti(cast("Any", zip(keys, rows, strict=True)), append=bool(name))
+            sorted_rows = cast("Any", zip(keys, rows, strict=True))
+            txn.cursor(cast("Any", table)).putmulti(sorted_rows, append=bool(name))
 
 
 def _has_flat(path: Path, meta: Meta) -> bool:
@@ -150,7 +146,7 @@ def _has_flat(path: Path, meta: Meta) -> bool:
     return kept is not None and kept.standing == meta.standing
 
 
-def unfold(root: Path, path: Path, boot: str) -> None:
+def unfold(path: Path, boot: str) -> None:
     """Make LMDB's files from the file of rows, marked as in use; whole or not at all."""
     tables = read_flat(path)
     keys, rows = tables[""]
@@ -161,12 +157,10 @@ def unfold(root: Path, path: Path, boot: str) -> None:
             for key, row in zip(keys, rows, strict=True)
         ],
     )
-    fresh = path.with_name(f"{path.name}.new")
-    remove_tree(fresh)
-    make_private(root, fresh)
+    fresh = path / f"{DATA_FILE}.new"
+    fresh.unlink(missing_ok=True)
     fill(fresh, tables)
-    os.rename(fresh / DATA_FILE, path / DATA_FILE)
-    shutil.rmtree(fresh)
+    os.rename(fresh, path / DATA_FILE)
 
 
 def _in_use(row: bytes, boot: str) -> bytes:

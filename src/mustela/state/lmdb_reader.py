@@ -285,7 +285,7 @@ def _open(path: Path, spec: EnvironmentSpec, options: LmdbOptions) -> OpenEnviro
         return _open_lmdb(path, spec, options)
     inode = (path / FLAT_FILE).stat().st_ino
     with TemporaryDirectory(prefix="mustela-rows-") as place:
-        fill(Path(place), read_flat(path))
+        fill(Path(place) / DATA_FILE, read_flat(path))
         handle = _open_lmdb(Path(place), spec, options)
     if handle is not None:
         handle.inode = inode  # of the file that a writer replaces

@@ -202,12 +202,12 @@ def test_sound_files_of_rows_are_sound(root):
 
 
 CLOSING = ["fsync", "rename", "unlink"]
-OPENING = ["fill", "rename", "rmtree"]
+OPENING = ["fill", "rename", "open_handle"]
 
 
 def killed_at(name: str, act: Callable[[], object]) -> None:
     """Run something in a process of its own, which is killed when it comes to a step."""
-    places = {"unlink": Path, "rmtree": lmdb_flat.shutil, "fill": lmdb_flat}
+    places = {"unlink": Path, "fill": lmdb_flat, "open_handle": lmdb_flat}
 
     def dying() -> None:
         place = places.get(name, lmdb_flat.os)
