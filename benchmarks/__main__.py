@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks list | run … | report | keep | against … | memory …`."""
+"""The command line: `python -m benchmarks list | run … | report | keep | against … | memory … | kernel …`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import against, memory
+from benchmarks import against, kernel, memory
 from benchmarks.peers.registry import CONTESTANTS, Contestant, contestants
 from benchmarks.report import write_report
 from benchmarks.results import RESULTS, OtherRunsError
@@ -43,6 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if given.command == "memory":
         return memory.run_all(given)
+    if given.command == "kernel":
+        return kernel.run_all(given)
     return _run(given)
 
 
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     keeping = commands.add_parser("keep", help="keep today's figures as this version's")
     keeping.add_argument("--results", type=Path, default=RESULTS)
     memory.add_arguments(commands.add_parser("memory", help="where each megabyte is"))
+    kernel.add_arguments(commands.add_parser("kernel", help="records per second without a broker"))
     running = commands.add_parser("run", help="run workloads side by side")
     running.add_argument("workload", nargs="+", choices=[*WORKLOADS, "all"])
     running.add_argument("--peers", help="comma separated; all by default")

@@ -1,5 +1,6 @@
-"""What the kernel alone does per second and core: ``python -m benchmarks.kernel [--keep]``.
+"""What the kernel alone does per second and core: ``./dev bench kernel [--keep]``.
 
+Where the hot modules are compiled, both forms are measured, by turns in processes of their own.
 Beside each rate stands that of the last run that was kept in `results/kernel.jsonl`, as this
 machine would have had it: both runs also took the time of a loop of plain Python.
 
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mustela import JoinWindows, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
+from mustela.compiled import SWITCH, form
 from mustela.kernel.core.lane_state import LaneState
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.stage import StageRunner, collection_paused
@@ -32,6 +37,7 @@ from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemoryEnvironment
 from mustela.state.overlay import Overlay
 
+PYTHON, COMPILED = "python", "compiled"
 CHUNK = 10_000
 GROUPS = 32
 KEPT = Path(__file__).parent / "results" / "kernel.jsonl"
@@ -338,20 +344,22 @@ def loop_s() -> float:
     return best(lambda: sum(number % 7 for number in range(1_000_000)), 5)
 
 
-def last_kept(file: Path = KEPT) -> dict[str, float]:
+def last_kept(wanted: str, file: Path = KEPT) -> dict[str, float]:
     """Return, for each part, the records of the last kept run in the time of a loop."""
     found: dict[str, float] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         run = json.loads(line)
-        found |= {name: rate * run["loop_s"] for name, rate in run["rates"].items()}
+        if run.get("form", PYTHON) == wanted:
+            found |= {name: rate * run["loop_s"] for name, rate in run["rates"].items()}
     return found
 
 
-def keep(found: dict[str, float], records: int, loop: float, file: Path = KEPT) -> None:
+def keep(found: dict[str, float], which: str, records: int, loop: float, file: Path = KEPT) -> None:
     """Add a run behind those that were kept."""
     run = {
         "machine": platform.processor() or platform.machine(),
         "python": platform.python_version(),
+        "form": which,
         "records": records,
         "loop_s": round(loop, 4),
         "rates": {name: round(rate) for name, rate in found.items()},
@@ -360,26 +368,61 @@ def keep(found: dict[str, float], records: int, loop: float, file: Path = KEPT) 
         lines.write(json.dumps(run) + "\n")
 
 
-def main() -> None:
-    """Print one line per part."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def in_turn(options: argparse.Namespace, forms: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Return the rates of each form, measured by turns in processes of their own."""
+    told = ["--records", str(options.records), "--times", str(options.times)]
+    command = [sys.executable, "-m", "benchmarks.kernel", "--json", *told, "--only", options.only]
+    found: dict[str, dict[str, float]] = {each: {} for each in forms}
+    for _ in range(options.turns):
+        for each in forms:
+            environment = {**os.environ, SWITCH: "0" if each == PYTHON else ""}
+            run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+            for name, rate in json.loads(run.stdout).items():
+                found[each][name] = max(rate, found[each].get(name, 0))
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command line understands."""
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=1, help="of each form, one after the other")
     parser.add_argument("--only", default="", help="parts whose name has this in it")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="only the form that runs here")
     parser.add_argument("--keep", action="store_true", help="add the rates to the kept results")
-    options = parser.parse_args()
-    loop, before = loop_s(), last_kept()
-    found = measure(options.records, options.times, options.only)
-    if options.keep:
-        keep(found, options.records, loop)
+
+
+def run_all(options: argparse.Namespace) -> int:
+    """Print one line per part: in plain Python, and compiled if that runs here."""
     if options.json:
+        found = measure(options.records, options.times, options.only)
         print(json.dumps({name: round(rate) for name, rate in found.items()}))
-        return
-    for name, rate in found.items():
-        told = f" {rate * loop / before[name]:7.2f} times" if name in before else ""
-        print(f"{name:56} {rate:12,.0f} /s {1e9 / rate:8.0f} ns{told}")
+        return 0
+    loop = loop_s()
+    forms = (PYTHON, COMPILED) if form().compiled else (PYTHON,)
+    measured = in_turn(options, forms)
+    if not form().compiled:
+        print(f"plain Python alone: {form().why}")
+    for name, rate in measured[PYTHON].items():
+        told = f"{name:58} {rate:12,.0f} /s {1e9 / rate:8.0f} ns"
+        if COMPILED in measured:
+            other = measured[COMPILED][name]
+            told += f"; compiled {other:12,.0f} /s, {other / rate:5.2f} times"
+        before = last_kept(PYTHON)
+        told += f"; {rate * loop / before[name]:5.2f} of the last kept" if name in before else ""
+        print(told)
+    if options.keep:
+        for each, rates in measured.items():
+            keep(rates, each, options.records, loop)
+    return 0
+
+
+def main() -> int:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser)
+    return run_all(parser.parse_args())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

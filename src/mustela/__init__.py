@@ -4,7 +4,8 @@ What nearly every application needs is here. The rest is in modules by purpose:
 `mustela.aggregates`, `mustela.calls`, `mustela.events`, `mustela.processors`, `mustela.schemas`,
 `mustela.stores`, `mustela.streams`, `mustela.testing` and `mustela.windows`.
 
-This module imports nothing when it is imported: each name below is fetched from its room on first
+This module imports nothing when it is imported, but has it decided which form of the hot modules
+runs (`mustela.compiled`): each name below is fetched from its room on first
 use, so code that runs on Spark's executors never pays for the rooms of the driver.
 """
 
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from mustela.compiled import install as _install
 
 if TYPE_CHECKING:
     from mustela.api.context import (
@@ -251,6 +254,9 @@ _MOVED: Final[dict[str, str]] = {
     for name in names
 }
 """Names that were here, and where they are now. They are removed in release 0.2."""
+
+
+_install()
 
 
 def __getattr__(name: str) -> object:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mustela.cli.development import DEVELOPMENT, broker_line, development_part, install_line
+from mustela.compiled import Form, form
 from mustela.errors import MustelaError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Finding:
 
 def examine(bootstrap_servers: str | None = None) -> list[Finding]:
     """Look at everything; a thing that cannot even be looked at is a finding too."""
-    findings = [_safely("python", examine_python), *_packages()]
+    findings = [_safely("python", examine_python), *_packages(), _safely("kernel", examine_form)]
     findings.append(_safely("java", examine_java))
     try:
         settings = _settings(bootstrap_servers)
@@ -134,6 +135,14 @@ def examine_python(running: tuple[int, int] | None = None) -> Finding:
         found=shown,
         mend=f"create an environment with Python {span}",
     )
+
+
+def examine_form(running: Form | None = None) -> Finding:
+    """Look at which form of the hot modules runs: slower is not wrong."""
+    found = running or form()
+    if found.compiled:
+        return Finding(name="kernel", level=Level.OK, found=f"compiled, {found.why}")
+    return Finding(name="kernel", level=Level.OK, found=f"plain Python: {found.why}")
 
 
 def _packages() -> list[Finding]:

@@ -178,7 +178,7 @@ class Batch:
         origins: The records that the rows come from.
         rows: For each row the index of its record in ``origins``; None if they are the same.
         olds: For a table, the previous value of each key; None if nobody asked for it.
-        key_bytes: The keys as bytes, if they are known.
+        key_bytes: The keys as bytes, None for a null key; None as a whole if they are not known.
         latest: For a versioned table, whether each change is of the key's newest version, and not
             of an older one that arrived late; None for any other table.
     """
@@ -193,7 +193,7 @@ class Batch:
         *,
         rows: list[int] | None = None,
         olds: list[Any] | None = None,
-        key_bytes: list[bytes] | None = None,
+        key_bytes: list[Any] | None = None,
         latest: list[bool] | None = None,
     ) -> None:
         self.keys = keys

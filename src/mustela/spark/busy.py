@@ -190,7 +190,8 @@ def record_at(frame: FrameType | None) -> tuple[Batch, int] | None:
     caller: FrameType | None = frame.f_back
     if columns is not None and caller is not None and columns is caller.f_locals.get("rest"):
         row += 1  # the first row was on its own
-    batch: object = None
+    # A caller that is compiled has no frame, so the batch is asked of what handles its failures.
+    batch: object = getattr(frame.f_locals.get("on_failure"), "batch", None)
     while caller is not None and not isinstance(batch, Batch):
         batch, caller = caller.f_locals.get("batch"), caller.f_back
     if not isinstance(batch, Batch) or row >= len(batch):

@@ -154,11 +154,11 @@ class StoreOverlay:
         step = range(stop - 1, start - 1, -1) if reverse else range(start, stop)
         above = next(((keys[i], row) for i in step if (row := current[keys[i]]) is not None), None)
         written = self._written
-        for row in self._snapshot.range(self.name, low, high, reverse=reverse):
-            if above is not None and (row[0] >= above[0]) is not reverse:
+        for below in self._snapshot.range(self.name, low, high, reverse=reverse):
+            if above is not None and (below[0] >= above[0]) is not reverse:
                 return above
-            if row[0] not in written:
-                return row
+            if below[0] not in written:
+                return below
         return above
 
     def _in_order(self) -> list[bytes]:

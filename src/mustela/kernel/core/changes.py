@@ -62,6 +62,7 @@ class ChangeOrigins(Origins):
             groups = key_groups_of(self._key_bytes, self._key_groups)
             known = self._source.order
             causes: list[Order]
+            numbers: Sequence[int]
             if known is None:
                 causes = [(timestamp, -1, -1, -1) for timestamp in self.timestamps]
                 numbers = _ranks(self._key_bytes)

@@ -37,19 +37,19 @@ class FailingRows:
         failures: The handler.
     """
 
-    __slots__ = ("_batch", "_failures")
+    __slots__ = ("_failures", "batch")
 
     def __init__(self, batch: Batch, failures: Failures) -> None:
-        self._batch = batch
+        self.batch = batch
         self._failures = failures
 
     def __call__(self, row: int, error: Exception) -> None:
         """Handle the failure of a row that is not tried again."""
-        self._failures.one(self._batch, row, error)
+        self._failures.one(self.batch, row, error)
 
     def again(self, row: int, error: Exception) -> bool:
         """Handle the failure of a row; return whether it is tried again."""
-        return self._failures.one(self._batch, row, error, repeats=True)
+        return self._failures.one(self.batch, row, error, repeats=True)
 
 
 def failing(batch: Batch, failures: Failures) -> FailingRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,8 @@ __all__ = [
     "instead_of",
 ]
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_OWN = (str(Path(__file__).resolve().parents[1]), os.path.join("mustela", "kernel", ""))
+"""How the names of the kernel's own files begin; those of compiled modules are relative."""
 
 
 class ProcessingError(DataError):
@@ -71,7 +73,7 @@ def failing_line(error: BaseException, function: Callable[..., Any] | None) -> O
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        outside = not file.startswith(_PACKAGE)
+        outside = not file.startswith(_OWN)
         if file == own_file or (outside and (found is None or own_file is None)):
             found = (file, trace.tb_lineno)
         trace = trace.tb_next

@@ -230,8 +230,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             self._match_inner(rows, part, results)
         else:
             self._match_outer(rows, part, results)
-        for side in self._sides:
-            side.forget()
+        for kept in self._sides:
+            kept.forget()
 
     def _match_inner(self, rows: JoinRows, part: Part, results: _Results) -> None:
         lows, highs, times, values = part.lows, part.highs, part.times, part.values

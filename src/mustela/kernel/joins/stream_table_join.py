@@ -121,7 +121,7 @@ class StreamTableJoinOperator(JoinOperator[StreamTableJoinNode]):
             stream = stream.select(mask)
             key_bytes = [key for key, met in zip(key_bytes, mask, strict=True) if met]
             found = [row for row in found if row is not None]
-        columns = (stream.values, found)
+        columns: tuple[list[Any], ...] = (stream.values, found)
         if self.node.with_key:
             columns = (stream.keys, *columns)
         values, failed = self.call_joiner(self.node.joiner, stream, columns)

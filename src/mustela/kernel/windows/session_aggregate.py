@@ -9,7 +9,8 @@ from typing import Any
 from mustela.api.window_specs import SessionWindowSpec
 from mustela.kernel.aggregates.watched import watched
 from mustela.kernel.windows.window_aggregate import make_window_fold
-from mustela.kernel.windows.window_updates import ChangedWindows, WindowCell, WindowOperator
+from mustela.kernel.windows.window_cells import ChangedWindows, WindowCell
+from mustela.kernel.windows.window_updates import WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
 from mustela.topology.window_aggregate import WindowAggregateNode

@@ -19,7 +19,8 @@ from typing import Any
 from mustela.api.window_specs import SlidingWindowSpec
 from mustela.kernel.core.isolate import copy_value, is_immutable_column
 from mustela.kernel.windows.sliding_sweep import Sweeper, SweepError, Swept
-from mustela.kernel.windows.window_updates import ChangedWindows, WindowCell, WindowOperator
+from mustela.kernel.windows.window_cells import ChangedWindows, WindowCell
+from mustela.kernel.windows.window_updates import WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.window import WindowRows
 

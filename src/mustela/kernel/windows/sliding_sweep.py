@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from mustela.kernel.core.isolate import copy_value
-from mustela.kernel.windows.window_updates import WindowCell
+from mustela.kernel.windows.window_cells import WindowCell
 
 __all__ = ["SweepError", "Sweeper", "Swept"]
 

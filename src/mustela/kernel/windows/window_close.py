@@ -259,10 +259,11 @@ class WindowCloser:
         ]
         wants_old = self._operator.step.wants_old
         window_key: Serde[Any] = self._node.window_key
+        key_bytes: list[Any] = window_key.serialize_many(windowed)
         return Batch(
             windowed,
             values,
             Origins(times, list(headers) if any(headers) else None, order),
             olds=[None] * len(found) if wants_old else None,
-            key_bytes=window_key.serialize_many(windowed),  # pyright: ignore[reportArgumentType]
+            key_bytes=key_bytes,
         )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any
 
 from mustela.api.handlers import Handling
 from mustela.kernel.aggregates.aggregate import AggregateOperator
 from mustela.kernel.core.changes import ChangeOrigins
 from mustela.kernel.core.isolate import copy_value
 from mustela.kernel.windows.window_aggregate import make_window_fold
+from mustela.kernel.windows.window_cells import ChangedWindows, ToldChange, WindowCell
 from mustela.kernel.windows.window_close import (
     WindowCloser,
     drop_late,
@@ -23,83 +21,7 @@ from mustela.plan.batch import Batch
 from mustela.serdes.base import Serde
 from mustela.topology.window_aggregate import WindowAggregateNode
 
-__all__ = ["ChangedWindows", "WindowCell", "WindowOperator"]
-
-
-class _Told(NamedTuple):
-    """A change to forward."""
-
-    row: int
-    name: bytes
-    start: int
-    end: int
-    value: Any
-    time: int
-    old: bytes | None
-
-
-class WindowCell(msgspec.Struct, eq=False, gc=False):
-    """The aggregate of one window while an epoch runs.
-
-    There are very many of them, and none is part of a reference cycle, so the garbage collector
-    need not track them.
-
-    Attributes:
-        name: Bytes of the record key.
-        start: Start of the window.
-        end: End of the window.
-        value: The aggregate; None if the row is deleted.
-        time: The timestamp that the row has.
-        raw: The stored row, if it is kept up to date.
-        before: The row before the epoch, None if there was none.
-        row: The last record that changed it.
-    """
-
-    name: bytes
-    start: int
-    end: int
-    value: Any
-    time: int
-    raw: bytes | None = None
-    before: bytes | None = None
-    row: int = -1
-
-
-_FIELDS: Final = attrgetter("row", "start", "end", "value", "time")
-
-
-class ChangedWindows(NamedTuple):
-    """The changed windows, each once, in their current state.
-
-    Attributes:
-        rows: The row of the last record that changed each.
-        names: Bytes of their record keys.
-        starts: Their starts.
-        ends: Their ends.
-        values: Their aggregates.
-        times: Their timestamps.
-        befores: Their rows before the epoch.
-        raws: Their rows.
-    """
-
-    rows: list[int]
-    names: list[bytes]
-    starts: list[int]
-    ends: list[int]
-    values: list[Any]
-    times: list[int]
-    befores: list[bytes | None]
-    raws: list[bytes | None]
-
-    @classmethod
-    def of(cls, cells: Sequence[WindowCell], key_bytes: Sequence[bytes]) -> ChangedWindows:
-        """Build the columns except ``rows``; each of the many windows is visited once."""
-        fields = list(map(_FIELDS, cells))
-        rows = [field[0] for field in fields]
-        names = list(map(key_bytes.__getitem__, rows))
-        befores = [cell.before for cell in cells]
-        columns = ([field[n] for field in fields] for n in range(1, 5))
-        return cls._make([rows, names, *columns, befores, []])
+__all__ = ["WindowOperator"]
 
 
 class _EncodeError(Exception):
@@ -158,7 +80,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             return None
         self._touches: list[WindowCell] = []
         self._replaces = False
-        self._told: list[_Told] = []
+        self._told: list[ToldChange] = []
         times = self._clock.row_times(batch, key_bytes)
         self._headers = batch.headers if self._codec.headed else None
         self.load(batch, key_bytes, times)
@@ -314,7 +236,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             if not self._shares and value is not None:
                 value = self._codec.decode_one(raw)
             self._told.append(
-                _Told(row, cell.name, cell.start, cell.end, value, cell.time, cell.raw)
+                ToldChange(row, cell.name, cell.start, cell.end, value, cell.time, cell.raw)
             )
         cell.raw = raw
 
