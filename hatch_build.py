@@ -116,7 +116,7 @@ def compile_into(directory: Path) -> Path:
         os.chdir(SOURCES)  # tracebacks name files as they lie in a directory of sys.path
         extensions = mypycify(
             [f"--config-file={settings}", *(str(file_of(n).relative_to(SOURCES)) for n in names)],
-            opt_level=os.environ.get(OPTIMIZE, "3"),
+            opt_level=os.environ.get(OPTIMIZE, "2"),
             debug_level="0",
             target_dir=str(work / "c"),
             group_name=GROUP,

@@ -6,20 +6,25 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 import traceback
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mustela import JoinWindows, SessionWindows, StreamsBuilder, TopologyTestDriver
 from mustela.compiled import SWITCH, form
+from mustela.kernel.core.each import call_each
+from mustela.kernel.core.encode import failing
 from mustela.kernel.core.failures import ProcessingError
-from mustela.plan.batch import Batch
+from mustela.plan.batch import Batch, Origins
 from mustela.planner.planner import plan
+from mustela.spark.busy import row_at
 from mustela.spark.pickling import dump_by_value
+from mustela.state.overlay import StoreOverlay
 from tests.public import public_names
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +62,7 @@ def test_the_form_is_the_one_that_was_asked_for() -> None:
     """Or these tests would say nothing of it."""
     switch = os.environ.get(SWITCH, "")
     assert not switch or form().compiled is (switch != "0")
-    assert hasattr(Batch.select, "__code__") is not form().compiled
+    assert hasattr(StoreOverlay.load, "__code__") is not form().compiled
 
 
 @pytest.mark.parametrize("windows", [None, SESSIONS])
@@ -96,3 +101,16 @@ def test_no_class_of_the_public_interface_is_compiled() -> None:
     for name, found in public_names().items():
         if isinstance(found, type):
             assert not {one.__module__ for one in found.__mro__} & set(MODULES), name
+
+
+def test_the_record_in_hand_is_known_though_its_operator_has_no_frame() -> None:
+    """A hung function is told with its record: what handles its failures has the batch."""
+    origins = Origins([1, 2], None, [(1, 0, 0, 7), (2, 0, 0, 8)], ("in",))
+    failing_rows: Any = failing(Batch(["a", "b"], [1, 2], origins), cast("Any", None))
+    told: list[str] = []
+
+    def look(_value: int) -> None:
+        told.append(row_at(sys._getframe()))
+
+    call_each(look, ([1, 2],), failing_rows)
+    assert told == ["offset 7 of in-0, key 'a'", "offset 8 of in-0, key 'b'"]
