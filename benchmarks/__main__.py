@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks list | run … | report | keep | against … | memory … | kernel …`."""
+"""The command line: `python -m benchmarks list | run … | report | keep | …`; ``--help`` has all."""
 
 from __future__ import annotations
 

@@ -65,10 +65,13 @@ def test_a_compiled_module_keeps_to_the_rules(name: str) -> None:
     """Each of them is something that compiled code does otherwise than Python, or cannot do."""
     tree = tree_of(name)
     assert not any(isinstance(node, ast.Name) and node.id == "__file__" for node in ast.walk(tree))
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    assert not [node.lineno for node in raised if node.cause], f"{name}: the cause would be lost"
     for one in classes_of(tree):
         where = f"{name}.{one.name}"
         bases = bases_of(one)
         assert len(bases) <= 1, f"{where} has two bases"
+        assert not one.name.endswith("Error"), f"{where}: an exception has to stay in Python"
         assert "Struct" not in bases, f"{where}: the options of a Struct would be lost"
         decorated = {name_of(decorator) for decorator in one.decorator_list}
         foreign = [base for base in bases if base not in COMPILED]

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, Protocol
 
-from mustela.compiled import mypyc_attr
 from mustela.state.faults import StoreError
 from mustela.state.index import index_table
 from mustela.state.interfaces import Snapshot
@@ -98,7 +97,6 @@ class RowView(Protocol):
         ...
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class EmptySnapshot:
     """The committed state of a key group without rows."""
 
