@@ -58,6 +58,25 @@ def test_one_epoch_unlike_the_others_teaches_little(factor: float) -> None:
     assert 0.6 <= budget.records / before <= 1.7
 
 
+def test_on_a_full_machine_small_epochs_are_slow_and_become_larger_all_the_same() -> None:
+    """Most of such an epoch is waiting for a processor, which says nothing of larger ones."""
+    budget = EpochBudget(EpochLimits(target_seconds=0.8), first=1_000)
+    for _ in range(8):
+        records = budget.records
+        worked = 0.1 + records * 1e-5
+        budget.learn(records=records, size=records, seconds=0.9 + worked, worked=worked)
+    assert budget.records > 50_000
+
+
+@given(st.floats(1.0, 60.0), st.floats(0.0, 60.0))
+def test_an_epoch_that_is_too_slow_makes_none_larger(seconds: float, worked: float) -> None:
+    """Whatever was worked in it."""
+    budget = EpochBudget(EpochLimits(target_seconds=0.1), first=5_000)
+    budget.learn(records=5_000, size=5_000, seconds=1.0)
+    budget.learn(records=5_000, size=5_000, seconds=seconds, worked=min(worked, seconds))
+    assert budget.records <= 5_000
+
+
 def test_a_slow_record_is_not_taken_for_a_slow_epoch() -> None:
     """Epochs that take longer because they read more do not become longer than the target."""
     budget = EpochBudget(EpochLimits(target_seconds=0.8))

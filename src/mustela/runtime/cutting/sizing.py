@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 __all__ = ["EpochBudget", "EpochLimits"]
 
@@ -80,8 +81,16 @@ class EpochBudget:
             allowed = min(allowed, self.limits.max_bytes / self._record_size)
         return max(1, int(allowed))
 
-    def learn(self, *, records: int, size: int, seconds: float) -> None:
-        """Learn from what an epoch read and how long it took, including the commit."""
+    def learn(self, *, records: int, size: int, seconds: float, worked: float = inf) -> None:
+        """Learn from an epoch.
+
+        Args:
+            records: How many it read.
+            size: Their bytes, and those of its rows.
+            seconds: How long it took, including the commit.
+            worked: How much of that can have to do with what it read: its tasks together, and the
+                commit. On a full machine the rest is most of a small epoch.
+        """
         if records <= 0:
             return
         self._record_size = size / records
@@ -90,6 +99,8 @@ class EpochBudget:
             self._fixed = _FixedPart(least)
             return
         fixed = self._fixed.after(records, seconds)
+        if not self._fixed.is_known:
+            fixed = max(fixed, seconds - worked)
         target = min(max(least, fixed / _FIXED_SHARE), least * _STRETCH)
         fixed = min(fixed, target / 2)
         variable = max(seconds - fixed, 0.05 * seconds, _LEAST_SECONDS)
@@ -127,6 +138,11 @@ class _FixedPart:
         self._slope = 0.0
         self._sums = [0.0] * 5
         self._surprised = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether epochs have differed enough to show it."""
+        return self._seconds is not None
 
     def after(self, records: int, seconds: float) -> float:
         """Add another epoch and return the seconds of the fixed part."""

@@ -174,7 +174,12 @@ class EpochCommit:
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.all_bytes
         run.opening.recovery.unlogged.lost(output.reports)
-        run.budget.learn(records=records, size=size, seconds=seconds)
+        worked = sum(
+            report.seconds.get("source", 0.0) + report.seconds.get("lane", 0.0)
+            for report in output.reports
+        )
+        worked += seconds - job_seconds
+        run.budget.learn(records=records, size=size, seconds=seconds, worked=worked)
         refused = self._committer.left_out.items()
         counters = {f"refused_rows:{topic}": count for topic, count in refused}
         for report in output.reports:
