@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Any
 
 import google_crc32c
@@ -200,29 +200,41 @@ def _sizes(rows: Rows) -> Iterator[int]:
 
 
 def _records(rows: Rows, start: int, stop: int) -> bytes:
-    if rows.headers is None and isinstance(rows.timestamps, int):
-        return _plain_records(rows, start, stop)
-    known, looked, sized = _KNOWN, _VARINTS, _sized
-    if isinstance(rows.timestamps, int):
-        times: Iterable[bytes] = repeat(looked[0])
-    else:
-        stamps = rows.timestamps[start:stop]
-        first = stamps[0]
-        times = [
-            looked[since] if 0 <= since < known else _long_varint(since)
-            for since in [stamp - first for stamp in stamps]
-        ]
-    keys, values = map(sized, rows.keys[start:stop]), map(sized, rows.values[start:stop])
+    known, looked = _KNOWN, _VARINTS
+    times: Iterable[bytes] = repeat(looked[0])
     tails: Iterable[bytes] = repeat(_encoded(()))
+    if not isinstance(rows.timestamps, int):
+        times = _times(rows.timestamps[start:stop])
     if rows.headers is not None:
         tails = _tails(rows.headers[start:stop])
+    keys, values = rows.keys[start:stop], rows.values[start:stop]
     out: list[bytes] = []
-    for delta, (time, key, value, tail) in enumerate(zip(times, keys, values, tails, strict=False)):
+    # Here each row counts: what a function would do once more is done in place.
+    for delta, (key, value, time, tail) in enumerate(zip(keys, values, times, tails, strict=False)):
+        if key is None:
+            key, key_size = b"", _NULL
+        else:
+            size = len(key)
+            key_size = looked[size] if size < known else _long_varint(size)
+        if value is None:
+            value, value_size = b"", _NULL
+        else:
+            size = len(value)
+            value_size = looked[size] if size < known else _long_varint(size)
         place = looked[delta] if delta < known else _long_varint(delta)
-        body = b"\0%b%b%b%b%b" % (time, place, key, value, tail)
+        body = b"\0%b%b%b%b%b%b%b" % (time, place, key_size, key, value_size, value, tail)
         size = len(body)
         out += (looked[size] if size < known else _long_varint(size), body)
     return b"".join(out)
+
+
+def _times(stamps: Sequence[int]) -> list[bytes]:
+    """Encode how far each is behind the first."""
+    known, looked, first = _KNOWN, _VARINTS, stamps[0]
+    return [
+        looked[since] if 0 <= since < known else _long_varint(since)
+        for since in [stamp - first for stamp in stamps]
+    ]
 
 
 def _tails(headers: Sequence[Headers]) -> list[bytes]:
@@ -233,29 +245,6 @@ def _tails(headers: Sequence[Headers]) -> list[bytes]:
             last, tail = some, _encoded(some)
         found.append(tail)
     return found
-
-
-def _plain_records(rows: Rows, start: int, stop: int) -> bytes:
-    """The same for rows of one time and without headers, which changelogs have: the quick way."""
-    known, looked = _KNOWN, _VARINTS
-    pairs = islice(zip(rows.keys, rows.values, strict=True), start, stop)
-    out: list[bytes] = []
-    for delta, (key, value) in enumerate(pairs):
-        if key is None:
-            key, key_size = b"", _NULL
-        else:
-            size = len(key)
-            key_size = looked[size] if size < known else varint(size)
-        if value is None:
-            value, value_size = b"", _NULL
-        else:
-            size = len(value)
-            value_size = looked[size] if size < known else varint(size)
-        place = looked[delta] if delta < known else varint(delta)
-        body = b"\0\0%b%b%b%b%b\0" % (place, key_size, key, value_size, value)
-        size = len(body)
-        out += (looked[size] if size < known else varint(size), body)
-    return b"".join(out)
 
 
 def _sized(data: bytes | None) -> bytes:
