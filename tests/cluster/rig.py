@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -117,9 +118,11 @@ class Host:
             program.wait()
         self._programs.clear()
 
-    def reboot(self) -> None:
+    def reboot(self, *, disk_kept: bool = True) -> None:
         """Cut the power and start again: another boot, an empty /tmp; Spark's daemons come back."""
         self.kill()
+        for entry in () if disk_kept else self.disk.iterdir():
+            shutil.rmtree(entry)
         self.boot()
         for role in self._roles:
             role()
@@ -161,6 +164,17 @@ class Host:
             )
         self._programs.append(started)
         return started
+
+    def kill_program(self, word: str) -> int:
+        """Kill the processes of the host whose command lines have a word; return how many."""
+        own, killed = os.readlink(f"/proc/{self.pid}/ns/pid"), 0
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (entry / "cmdline").read_text(encoding="utf-8", errors="replace")
+                if word in command and os.readlink(entry / "ns/pid") == own:
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed += 1
+        return killed
 
     def put(self, path: str, text: str) -> None:
         """Write a file on the host alone, as its programs see the path."""

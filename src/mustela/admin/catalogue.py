@@ -185,6 +185,22 @@ _ALL: Final = (
         "last 20 epochs; 1 is even.",
     ),
     Metric(
+        "mustela_home_events_total",
+        "counter",
+        ("what",),
+        "On a cluster. Key groups whose home was lost: those that `followed` a current copy to "
+        "another host, and those that had none (`lost`); key groups `balanced` between hosts; "
+        "those of which a lane first read what its copy lacked (`caught_up`), or everything "
+        "(`restored`); lanes that ran `away` from home.",
+    ),
+    Metric(
+        "mustela_standby_lag_records",
+        "gauge",
+        (),
+        "On a cluster: how many records of changelogs the copies on second hosts lack, over all "
+        "of them.",
+    ),
+    Metric(
         "mustela_end_to_end_seconds",
         "histogram",
         (),

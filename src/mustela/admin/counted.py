@@ -23,6 +23,14 @@ _CALLS: Final = {
     "call_retries": "retried",
     "calls_made_again": "repeated",
 }
+_HOMES: Final = {
+    "lanes_away": "away",
+    "groups_caught_up": "caught_up",
+    "groups_restored": "restored",
+    "groups_followed": "followed",
+    "groups_lost": "lost",
+    "groups_balanced": "balanced",
+}
 _DROPPED: Final = {
     "duplicates": "duplicate",
     "late": "late",
@@ -42,6 +50,8 @@ def samples_of_counter(name: str, count: int) -> Sample:
         ('mustela_dropped_records_total', ('late', 'per_hour'), 3)
         >>> samples_of_counter("dead_letters:parse", 1)
         ('mustela_dead_letters_total', ('parse',), 1)
+        >>> samples_of_counter("lanes_away", 2)
+        ('mustela_home_events_total', ('away',), 2)
     """
     what, _, step = name.partition(":")
     if what in _FAILED:
@@ -50,6 +60,8 @@ def samples_of_counter(name: str, count: int) -> Sample:
         return "mustela_dropped_records_total", (what.removeprefix("dropped_"), step), count
     if what in _CALLS:
         return "mustela_calls_total", (_CALLS[what], step), count
+    if what in _HOMES:
+        return "mustela_home_events_total", (_HOMES[what],), count
     if what in _DROPPED:
         return "mustela_dropped_records_total", (_DROPPED[what], step), count
     if what.startswith("user."):

@@ -107,6 +107,8 @@ class AppCollector:
         lanes = self._watched.settings.lanes if sources is None else sources.lanes
         for stage, ratio in measures.skew(lanes or 1).items():
             yield "mustela_lane_skew_ratio", (str(stage),), ratio
+        if measures.standby_lag >= 0:
+            yield "mustela_standby_lag_records", (), measures.standby_lag
         for step, count in measures.waiting().items():
             yield "mustela_parked_records", (step,), count
         yield "mustela_end_to_end_seconds", (), measures.ages

@@ -96,7 +96,10 @@ def _backend(value: Any) -> str:
 
 _ONE_JOB = "an epoch is one Spark job; set lanes or spark.master for more cores"
 _NO_REBALANCE = "there are no rebalances: lanes are not tied to partitions"
-_STANDBY = "with standby: true a second instance waits, with a copy of the state on its host"
+_STANDBY = (
+    "a cluster keeps state.standby_replicas copies within state.standby_lag; with standby: true a "
+    "second instance waits, with a copy of the state on its host"
+)
 _SERDES = "serdes are declared per topic: stream(topic, key=…, value=…)"
 _METRICS = "metrics are Mustela's own"
 _WINDOWED = "windowed keys carry their windows; declare the inner type"

@@ -33,6 +33,7 @@ from mustela.config.logs import LogSettings
 from mustela.config.masking import mask_value
 from mustela.config.problems import value_error
 from mustela.config.section import Count, Duration, Section, Size, comma_joined
+from mustela.config.state import StateSettings
 from mustela.config.traces import TracesSettings
 from mustela.config.units import reset_duration_ms
 
@@ -93,21 +94,6 @@ class EpochSettings(Section):
         default=256 * _MIB,
         ge=1,
         description="Bytes of results that the driver holds in memory before it spills to disk.",
-    )
-
-
-class StateSettings(Section):
-    """Where state lives on a host, and how."""
-
-    backend: Literal["lmdb", "memory"] = Field(
-        default="lmdb",
-        description="lmdb: on disk; memory: the same on tmpfs, if it has room. A clean stop moves "
-        "the state to `state_dir`, where the next start finds it; nothing stays on tmpfs.",
-    )
-    map_size: Size = Field(
-        default=16 * 1024 * _MIB,
-        ge=_MIB,
-        description="Maximum size of one environment; this reserves address space, not disk space.",
     )
 
 

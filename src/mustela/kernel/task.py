@@ -27,7 +27,7 @@ from mustela.kernel.stage import StageRunner
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch, SourceChunk
 from mustela.plan.epoch import EpochOrder, TaskReport
-from mustela.plan.keygroups import lane_of_group, row_groups, schedule_group
+from mustela.plan.keygroups import row_groups, schedule_group
 from mustela.plan.plan import Exchange, Plan, Stage
 from mustela.plan.ranges import RangeReport, RawChunk, SourceRange
 from mustela.plan.time import NEVER, EpochTime
@@ -81,8 +81,8 @@ class TaskSite(Protocol):
         ...
 
     @property
-    def lanes(self) -> int:
-        """Number of lanes."""
+    def lane_of(self) -> Sequence[int]:
+        """The lane of each key group."""
         ...
 
     @property
@@ -373,13 +373,13 @@ class LaneTask:
 
     def _due_groups(self) -> set[int]:
         """Return the lane's key groups that need to run even without records."""
-        key_groups, lanes = self._site.key_groups, self._site.lanes
+        key_groups, lane_of = self._site.key_groups, self._site.lane_of
         due = self._time.due_groups(self._order.due.get(self._stage.index, ()))
         for step in self._stage.steps if self._order.triggered else ():
             if step.name in self._order.triggered:
                 due.add(schedule_group(step.name, key_groups))
         lane = self._report.task
-        return {group for group in due if lane_of_group(group, lanes, key_groups) == lane}
+        return {group for group in due if lane_of[group] == lane}
 
     def _opened(self, groups: Sequence[int]) -> dict[int, Overlay]:
         opened = self._site.open_groups(self._stage, groups, self._report.restored)

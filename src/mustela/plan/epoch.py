@@ -7,13 +7,14 @@ answers with frames: rows for the driver, and one `TaskReport`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
 from mustela.plan.calls import CallersSeen, CallOutcome, CallTape
 from mustela.plan.files import Files
+from mustela.plan.keygroups import lanes_by_group
 from mustela.plan.measured import Measured
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import LeftOut, RangeReport, SourceRange
@@ -31,6 +32,7 @@ __all__ = [
     "GlobalMark",
     "GroupMark",
     "Guarantee",
+    "Placement",
     "Program",
     "RestoreOrder",
     "RowOutline",
@@ -149,6 +151,12 @@ class Program:
         """Return the number of lanes in an epoch; only which lane has a key group depends on it."""
         return order.lanes or self.lanes
 
+    def lane_of_groups(self, order: EpochOrder) -> Sequence[int]:
+        """Return the lane of each key group in an epoch."""
+        if order.placement is not None:
+            return order.placement.lane_of
+        return lanes_by_group(self.lanes_in(order), self.key_groups)
+
     def environment(self, stage: int, group: int) -> EnvironmentSpec:
         """Describe the environment of one key group in one stage."""
         where = self.plan.stages[stage]
@@ -172,6 +180,18 @@ class Program:
             },
             adopts_unnamed=self.adopts_unnamed,
         )
+
+
+class Placement(NamedTuple):
+    """Which lane has which key group in an epoch, and where it is at home.
+
+    Attributes:
+        lane_of: The lane of each key group.
+        hosts: The host of each lane, by the name that the engine knows it by.
+    """
+
+    lane_of: tuple[int, ...]
+    hosts: tuple[str, ...]
 
 
 class GroupMark(NamedTuple):
@@ -259,6 +279,8 @@ class EpochOrder:
         lanes: Number of lanes; 0 for as many as the program says.
         ticket: The transaction that lanes may write into; None if only the driver writes.
         seals: Whether tasks put sink rows together for the driver, who then numbers batches.
+        placement: Which lane has which key group; None if lanes have contiguous runs of them, and
+            are at home on every host.
     """
 
     token: Token
@@ -280,6 +302,7 @@ class EpochOrder:
     lanes: int = 0
     ticket: Ticket | None = None
     seals: bool = False
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +384,7 @@ class TaskReport:
             written by itself.
         written_bytes: Keys and values of these rows.
         sealed: How many rows it has put together for the driver.
+        away: Whether it ran on another host than its lane's home.
     """
 
     stage: int
@@ -382,3 +406,4 @@ class TaskReport:
     written: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     written_bytes: int = 0
     sealed: int = 0
+    away: bool = False

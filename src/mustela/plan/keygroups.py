@@ -67,7 +67,7 @@ def rows_by_lane(
 
     Args:
         keys: The key of each row, as bytes.
-        lanes: The lane of each key group, as returned by `lanes_by_group`.
+        lanes: The lane of each key group, such as `lanes_by_group` returns them.
         suffix: As in `key_group`.
 
     Example:
@@ -79,9 +79,10 @@ def rows_by_lane(
         >>> list(rows_by_lane([b"a", b"a"], lanes))
         [(0, None)]
     """
-    if lanes[-1] == 0:
+    last = max(lanes)
+    if last == 0:
         return [(0, None)] if keys else []
-    rows: list[list[int]] = [[] for _ in range(lanes[-1] + 1)]
+    rows: list[list[int]] = [[] for _ in range(last + 1)]
     for row, group in enumerate(row_groups(keys, len(lanes), suffix=suffix)):
         rows[lanes[group]].append(row)
     whole = len(keys)

@@ -23,6 +23,7 @@ class Measured:
         parked: By step and key group, how many records wait for a result.
         clients: By name, the statistics of each Kafka client of the process since they were last
             taken; empty unless they are switched on.
+        standby_lag: Records that the copies of second homes lack; -1 if there are none to be.
     """
 
     taken: dict[str, int] = field(default_factory=dict[str, int])
@@ -33,3 +34,4 @@ class Measured:
     )
     parked: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     clients: dict[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    standby_lag: int = -1

@@ -10,7 +10,15 @@ from mustela.config.settings import Settings
 from mustela.connectors.kafka.columns import RowColumns
 from mustela.errors import EnvironmentFault, InvariantError
 from mustela.logs.options import LogOptions
-from mustela.plan.epoch import EpochOrder, GlobalMark, Program, RestoreOrder, RowOutline, TaskReport
+from mustela.plan.epoch import (
+    EpochOrder,
+    GlobalMark,
+    Placement,
+    Program,
+    RestoreOrder,
+    RowOutline,
+    TaskReport,
+)
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport
 from mustela.plan.sealed import SealedPart
@@ -87,6 +95,7 @@ class EpochOutput:
         dead_letters: Dead letters.
         size: Bytes of all rows that came to the driver.
         ticket: The transaction that lanes could write into; None if none was lent to them.
+        placement: Which lane had which key group, if the engine chose that.
     """
 
     reports: list[TaskReport]
@@ -96,6 +105,7 @@ class EpochOutput:
     dead_letters: Iterable[RowColumns]
     size: int
     ticket: Ticket | None = None
+    placement: Placement | None = None
 
     @property
     def written(self) -> dict[tuple[str, int], int]:
@@ -145,6 +155,9 @@ class EngineOptions:
         kill_s: Seconds after which its worker is killed; None never kills it.
         say: Called with reports of slow steps, in a thread of the engine.
         logs: How its processes log; None leaves that to them.
+        standby_replicas: How many hosts besides its home keep a copy of each key group; None leaves
+            that to the engine.
+        standby_lag_s: So many seconds old their copies may become.
     """
 
     application_id: str
@@ -157,6 +170,8 @@ class EngineOptions:
     kill_s: float | None = None
     say: Callable[[str], None] = _say_nothing
     logs: LogOptions | None = None
+    standby_replicas: int | None = None
+    standby_lag_s: float = 2.0
 
     @classmethod
     def of(
@@ -174,6 +189,8 @@ class EngineOptions:
             warn_s=settings.processing.warn_after.total_seconds(),
             kill_s=None if timeout is None else timeout.total_seconds(),
             say=say,
+            standby_replicas=settings.state.standby_replicas,
+            standby_lag_s=settings.state.standby_lag.total_seconds(),
         )
 
 

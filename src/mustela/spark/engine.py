@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,6 @@ from pyspark.core.broadcast import Broadcast
 from pyspark.errors import PySparkException
 
 from mustela.clock import SystemClock
-from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import EnvironmentFault, InvariantError, MustelaError
 from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
@@ -36,24 +35,19 @@ from mustela.spark.arrivals import Arrivals
 from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
 from mustela.spark.executors import (
-    count_executors,
     not_without_executors,
     wait_for_executors,
 )
-from mustela.spark.frames import (
-    CHANGELOG,
-    DEAD_LETTERS,
-    REPORT,
-    ROWS,
-    load_object,
-    unpack,
-)
-from mustela.spark.gathered import gathered_rows
+from mustela.spark.frames import REPORT, load_object, unpack
+from mustela.spark.homes import Homes
 from mustela.spark.hosts import check_hosts
-from mustela.spark.job import FrameExchange, Jobs, Task
+from mustela.spark.job import Jobs, Task
 from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
 from mustela.spark.jvm_log import is_relayed
+from mustela.spark.keeper import HomeKeeper, Shares
+from mustela.spark.located import Located
 from mustela.spark.masters import is_local, open_to_all
+from mustela.spark.output import SparkOutput, SparkReading
 from mustela.spark.process import state_readers
 from mustela.spark.resident import Residents
 from mustela.spark.results import FrameStore
@@ -71,7 +65,7 @@ from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import OPEN, RESTORE, SETTLE, TIDY, OnPlace, places_task
-from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot, Token
+from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot
 from mustela.state.lmdb_reader import LmdbReaders
 
 __all__ = ["SparkEngine"]
@@ -107,6 +101,9 @@ class SparkEngine:
         self._readers: LmdbReaders | None = None
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | Callers | None = None
+        self._keeper: HomeKeeper | None = None
+        self._standby_replicas: int | None = None
+        self._standby_lag_s = 0.0
         self._small: SmallEpochs | None = None
         self._residents: Residents | None = None
         self._watch: WorkerWatch | None = None
@@ -123,6 +120,8 @@ class SparkEngine:
         self._say = options.say
         self._state_backend = options.state_backend
         self._logs = options.logs
+        self._standby_replicas = options.standby_replicas
+        self._standby_lag_s = options.standby_lag_s
         session = options.session
         if session is not None:
             self._context = getattr(session, "sparkContext", session)
@@ -267,17 +266,32 @@ class SparkEngine:
         self._arrivals = Arrivals(program)
         if not self._shares_disk:
             self._arrivals = Callers(program, self._ask, shipment, SystemClock().monotonic)
+            self._keep_homes(program)
         self._small = SmallEpochs(program)
         self._residents = Residents(self._jobs, program, shipment)
         if self._watch is not None:
             self._watch.close()
         self._watch = WorkerWatch(program, self._limits, self._say)
 
+    def _keep_homes(self, program: Program) -> None:
+        """Keep the lanes of a program at home; homes stay where they are if another one comes."""
+        assert self._jobs is not None
+        known = self._keeper
+        if known is not None and known.homes.groups == program.key_groups:
+            known.new_program()
+            return
+        homes = Homes(program.key_groups, self._standby_replicas)
+        how = self._standby_lag_s, self._say, SystemClock()
+        self._keeper = HomeKeeper(self._context, self._jobs, homes, *how)
+
     def _ask(self, task: Task) -> list[bytes]:
         """Run a task on each executor, and return what the tasks gave."""
         assert self._jobs is not None
+        assert self._keeper is not None
         with self._told_as_ours():
-            return list(self._jobs.run_tasks(max(1, count_executors(self._context)), task))
+            where = self._keeper.everywhere()
+            hosts = 1 if where is None else len(where.executors)
+            return list(self._jobs.run_tasks(hosts, task, where))
 
     def arrivals(self) -> set[tuple[int, int]]:
         """Return the key groups for which calls to the outside have ended."""
@@ -290,17 +304,19 @@ class SparkEngine:
         assert self._shipment is not None
         assert self._watch is not None
         self._have_room()
+        order = self._placed(order)
         try:
             with self._watch.over(order), self._told_as_ours():
                 read = self._jobs.read_ahead(self._shipment, self._program, order)
         except BaseException:
             forget(self._program.spool_dir, order.token)
             raise
-        return _SparkReading(read, self._jobs, self._program.spool_dir, order.token)
+        known = self._program.spool_dir, order.token, order.placement, self._at_home(order)
+        return SparkReading(read, self._jobs, *known)
 
     def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
         """Run the job of one epoch, whole."""
-        assert reading is None or isinstance(reading, _SparkReading)
+        assert reading is None or isinstance(reading, SparkReading)
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
@@ -310,6 +326,11 @@ class SparkEngine:
         assert self._arrivals is not None
         self._await_executors()
         order = self._arrivals.tell(order)
+        if reading is None:
+            order = self._placed(order)
+            where = self._at_home(order)
+        else:  # its first stage has dealt out the records
+            order, where = replace(order, placement=reading.placement), reading.where
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
         frames = FrameStore(self._program.result_bytes)
@@ -320,7 +341,7 @@ class SparkEngine:
             else:
                 self._residents.leave()
                 read = reading.read if reading else None
-                job = self._jobs.run_epoch(self._shipment, self._program, order, read)
+                job = self._jobs.run_epoch(self._shipment, self._program, order, read, where)
             with self._watch.over(order), closing(self._guarded(job)) as answer:
                 for data in answer:
                     frame = unpack(data)
@@ -335,7 +356,21 @@ class SparkEngine:
             raise
         self._small.learn(reports)
         self._arrivals.hear(reports)
-        return _SparkOutput(reports, frames, self._program.spool_dir, order)
+        if self._keeper is not None:
+            self._keeper.ran(order, reports)
+            self._keeper.tend(self._shipment, order)
+        return SparkOutput(reports, frames, self._program.spool_dir, order)
+
+    def _placed(self, order: EpochOrder) -> EpochOrder:
+        """Return an order with its lanes at home, where there are several hosts."""
+        if self._keeper is None or self._program is None:
+            return order
+        with self._told_as_ours():
+            return self._keeper.place(order, self._program.lanes_in(order))
+
+    def _at_home(self, order: EpochOrder) -> Located | None:
+        """Return where the lanes of an epoch that was just placed are at home."""
+        return None if order.placement is None or not self._keeper else self._keeper.lanes
 
     def _look_at_all(self, order: EpochOrder) -> None:
         """Verify and restore before an epoch in which lanes read each other's state.
@@ -426,14 +461,18 @@ class SparkEngine:
         """
         left = self._places(order)
         total = len(left)
+        if self._keeper is not None and self._shipment is not None:
+            with self._told_as_ours():
+                self._keeper.ask_all(self._shipment, order, self._guarded)
         reports: list[TaskReport] = []
         if self._warm_up is not None:
             self._warm_up.join()  # what it does is part of the start, not of the restore
         on_progress((), 0, total)
         while left:
-            new = self._run_places(RESTORE, order, left)
+            shares = self._shares(left, order)
+            new = self._run_shares(RESTORE, order, shares)
             reports.extend(new)
-            left = _not_done(_shares(left, self.cores), new)
+            left = _not_done(shares.places, new)
             order = replace(order, suspect=False)  # all of it was looked at in the first round
             on_progress(new, total - len(left), total)
         return reports
@@ -456,16 +495,24 @@ class SparkEngine:
     def _run_places(
         self, work: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]
     ) -> list[TaskReport]:
+        return self._run_shares(work, order, self._shares(places, order)) if places else []
+
+    def _shares(self, places: list[tuple[int, int]], order: RestoreOrder) -> Shares:
+        """Deal out places to as many tasks as run at once, at their homes if they have any."""
+        with self._told_as_ours():
+            if self._keeper is not None and self._program is not None:
+                return self._keeper.shares(places, order, self._program.lanes)
+            tasks = min(self.cores, len(places))
+            return Shares([places[n::tasks] for n in range(tasks)], None)
+
+    def _run_shares(self, work: OnPlace, order: RestoreOrder, shares: Shares) -> list[TaskReport]:
         assert self._jobs is not None
         assert self._shipment is not None
-        if not places:
-            return []
         self._have_room()
-        with self._told_as_ours():
-            shares = _shares(places, self.cores)
-        tasks = len(shares)
+        tasks = len(shares.places)
         reports: list[TaskReport] = []
-        job = self._jobs.run_tasks(tasks, partial(places_task, work, self._shipment, order, shares))
+        task = partial(places_task, work, self._shipment, order, shares.places)
+        job = self._jobs.run_tasks(tasks, task, shares.where)
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:
@@ -515,6 +562,8 @@ class SparkEngine:
     def stop(self) -> None:
         """Stop Spark if it was started here."""
         self._have_room()
+        if self._keeper is not None:
+            self._keeper.stop()
         if self._watch is not None:
             self._watch.close()
         if self._readers is not None:
@@ -536,63 +585,11 @@ def _no_progress(_reports: Sequence[TaskReport], _done: int, _total: int) -> Non
     """Nobody is told."""
 
 
-def _shares(places: list[tuple[int, int]], cores: int) -> list[list[tuple[int, int]]]:
-    """Deal out places to as many tasks as run at once."""
-    tasks = min(cores, len(places))
-    return [places[n::tasks] for n in range(tasks)]
-
-
 def _not_done(
     shares: list[list[tuple[int, int]]], reports: Sequence[TaskReport]
 ) -> list[tuple[int, int]]:
     """Return the places that tasks had no time for; each works through its share in order."""
     return [place for report in reports for place in shares[report.task][len(report.wrote) :]]
-
-
-@dataclass(slots=True)
-class _SparkReading:
-    """What the first stage of an epoch left for its lanes."""
-
-    read: FrameExchange
-    jobs: Jobs
-    spool_dir: str
-    token: Token
-
-    def close(self) -> None:
-        """Delete it."""
-        self.jobs.forget([self.read.shuffle])
-        forget(self.spool_dir, self.token)
-
-
-class _SparkOutput(EpochOutput):
-    """An epoch's output over the frames that came back."""
-
-    def __init__(
-        self, reports: list[TaskReport], frames: FrameStore, spool_dir: str, order: EpochOrder
-    ) -> None:
-        gathered = gathered_rows(frames, order, reports)
-        outlines = [
-            outline
-            for report in sorted(reports, key=lambda r: (r.stage, r.task))
-            for outline in report.outlines
-        ]
-        super().__init__(
-            reports=reports,
-            rows=frames.view(ROWS, and_then=gathered),
-            outlines=outlines + [outline_of(columns) for columns in gathered],
-            changelogs=frames.named(CHANGELOG),
-            dead_letters=frames.view(DEAD_LETTERS),
-            size=frames.size,
-            ticket=order.ticket,
-        )
-        self._frames = frames
-        self._spool_dir = spool_dir
-        self._token = order.token
-
-    def close(self) -> None:
-        """Delete what was spilled or left on disk."""
-        self._frames.close()
-        forget(self._spool_dir, self._token)
 
 
 def _spool_dir(program: Program) -> str:

@@ -21,6 +21,7 @@ from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage
 
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.runtime.engine import EpochJobError
+from mustela.spark.located import Located
 from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import small_epoch_task
 from mustela.spark.worker import lane_task, source_task
@@ -84,6 +85,16 @@ class JobAside:
             raise
         return True
 
+    def result(self) -> list[bytes] | None:
+        """Return what its tasks gave, in their order; None if it has not ended.
+
+        Raises:
+            Py4JJavaError: If it failed.
+        """
+        if not self.future.isDone():
+            return None
+        return [bytes(frame) for frame in self.future.get()]
+
     def cancel(self) -> None:
         """End it; one that has no core yet never gets one."""
         self.future.cancel(True)
@@ -108,6 +119,12 @@ class Jobs:
             base = self._context.parallelize([], tasks)
             self._bases[tasks] = base
         return base
+
+    def _base_at(self, tasks: int, where: Located | None) -> RDD[Any]:
+        """Return an RDD of ``tasks`` partitions with nothing to read, at home somewhere or not."""
+        if where is None:
+            return self._base(tasks)
+        return RDD(where.items, self._context, NoOpSerializer())  # type: ignore[arg-type]
 
     def _pipe(self, parent: RDD[Any], task: Task) -> Any:
         rdd: Any = PipelinedRDD(parent, task)
@@ -145,10 +162,18 @@ class Jobs:
         program: Program,
         order: EpochOrder,
         read: FrameExchange | None,
+        where: Located | None = None,
     ) -> Iterator[bytes]:
         """Run the job of an epoch and yield the frames for the driver, in task order.
 
         Spark passes over a stage whose shuffle is there: what was read ahead is not read again.
+
+        Args:
+            shipment: The program, for workers.
+            program: The program.
+            order: The epoch.
+            read: Its first stage, if that was run before.
+            where: Where its lanes are at home; None if it is all the same.
         """
         exchanges = [read] if read else []
         rdd: Any = None if read else self._sources(shipment, order)
@@ -157,10 +182,17 @@ class Jobs:
                 if done == len(exchanges):
                     exchanges.append(self._shuffle(rdd, program.lanes_in(order)))
                 task = partial(lane_task, shipment, order, stage.index)
-                rdd = self._pipe(exchanges[done].received, task)
+                rdd = self._pipe(self._at_home(exchanges[done].received, where), task)
             yield from self._collect(rdd)
         finally:
             self.forget([exchange.shuffle for exchange in exchanges])
+
+    def _at_home(self, received: RDD[bytes], where: Located | None) -> RDD[bytes]:
+        if where is None:
+            return received
+        java: Any = received
+        values = where.at_home(java._jrdd)
+        return RDD(values, self._context, NoOpSerializer())  # type: ignore[arg-type]
 
     def run_small_epoch(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Iterator[bytes]:
         """Run all of an epoch as one task and yield the frames for the driver."""
@@ -212,9 +244,14 @@ class Jobs:
             for shuffle in shuffles:
                 cleaner.get().doCleanupShuffle(shuffle, False)
 
-    def run_tasks(self, tasks: int, task: Task) -> Iterator[bytes]:
+    def run_tasks(self, tasks: int, task: Task, where: Located | None = None) -> Iterator[bytes]:
         """Run ``tasks`` tasks without a shuffle and yield their frames."""
-        yield from self._collect(self._pipe(self._base(tasks), task))
+        yield from self._collect(self._pipe(self._base_at(tasks, where), task))
+
+    def begin(self, tasks: int, task: Task, where: Located) -> JobAside:
+        """Begin a job of tasks without a shuffle that nobody waits for."""
+        rdd = self._pipe(self._base_at(tasks, where), task)
+        return JobAside(rdd._jrdd.collectAsync(), self._context._jvm)
 
     def warm_up(self, cores: int) -> None:
         """Run a job that does nothing, so that the first epoch finds everything in its place.

@@ -38,6 +38,10 @@ _CLUSTER = {
     # What a lost host held is gone with it; fetching from it again and again only takes time.
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
+    # Only tasks with a home wait for a core there; sooner it is dearer to read state elsewhere.
+    "spark.locality.wait": "3s",
+    # What a lane receives comes from everywhere; where most of it is says nothing of its state.
+    "spark.shuffle.reduceLocality.enabled": "false",
 }
 
 

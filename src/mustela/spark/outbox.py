@@ -15,7 +15,7 @@ from mustela.kernel.core.output import DeadLetters, Place, SinkRows, StageOutput
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, Failure, TaskReport
 from mustela.plan.files import LETTERS
-from mustela.plan.keygroups import lanes_by_group, rows_by_lane
+from mustela.plan.keygroups import rows_by_lane
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
 from mustela.spark.frames import (
@@ -79,7 +79,7 @@ class Outbox:
         self._task = task
         program = process.program
         self._lanes = program.lanes_in(order)
-        self._lane_of_group = lanes_by_group(self._lanes, program.key_groups)
+        self._lane_of_group = program.lane_of_groups(order)
         self._sender: RowSender | None = None
         if program.guarantee == "at_least_once" and not order.probe:
             handler = RowHandler.of(

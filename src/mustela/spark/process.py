@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mustela.clock import SystemClock
+from mustela.connectors.calls.spool import clear_abandoned
 from mustela.connectors.kafka.admin import KafkaAdmin
 from mustela.connectors.kafka.log import read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
@@ -132,6 +133,7 @@ class Process:
             root, watched = calls_root(self.program), bool(self.program.spool_dir)
             if not watched:
                 make_private(Path(tempfile.gettempdir()), root)
+                clear_abandoned(root.parent, SystemClock().now_ms() / 1000)
             self._calls = CallPool(root, SystemClock(), watched=watched)
         return self._calls
 

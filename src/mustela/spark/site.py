@@ -9,13 +9,14 @@ from mustela.connectors.kafka.copies import open_current
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.task import LaneGroup, Lookups
 from mustela.kernel.wiring import WiredPlan
-from mustela.plan.epoch import EpochOrder
+from mustela.plan.epoch import EpochOrder, TaskReport
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.plan.time import NEVER
 from mustela.spark.any_key import any_key_reader
 from mustela.spark.global_tables import global_views
 from mustela.spark.process import Process
+from mustela.state.interfaces import Committed, Condition
 
 __all__ = ["WorkerSite"]
 
@@ -29,13 +30,14 @@ class WorkerSite:
     Args:
         process: The process's things.
         order: The epoch.
-        task: The task's number in its stage.
+        report: Its report, with stage and task set; takes what it counts.
     """
 
-    def __init__(self, process: Process, order: EpochOrder, task: int) -> None:
+    def __init__(self, process: Process, order: EpochOrder, report: TaskReport) -> None:
         self._process = process
         self._order = order
-        self._task = task
+        self._task = report.task
+        self._counters = report.counters
 
     @property
     def wired(self) -> WiredPlan:
@@ -43,9 +45,9 @@ class WorkerSite:
         return self._process.wired
 
     @property
-    def lanes(self) -> int:
-        """Number of lanes."""
-        return self._process.program.lanes_in(self._order)
+    def lane_of(self) -> Sequence[int]:
+        """The lane of each key group."""
+        return self._process.program.lane_of_groups(self._order)
 
     @property
     def key_groups(self) -> int:
@@ -95,5 +97,14 @@ class WorkerSite:
             process.weed_out((stage.index, group) for group in groups)
         for group in groups:
             committed = order.marks[stage.index][group].committed(stage.logged)
+            if order.placement is not None:
+                self._count_restored(stage, group, committed)
             environment, snapshot = open_current(process, stage.index, group, committed, restored)
             yield LaneGroup(environment, committed, snapshot)
+
+    def _count_restored(self, stage: Stage, group: int, committed: Committed) -> None:
+        """Count a key group that this host has to read from its changelogs first."""
+        condition = self._process.environment(stage.index, group).condition(committed)
+        if not condition.ready and committed.token is not None:
+            what = "groups_caught_up" if condition is Condition.BEHIND else "groups_restored"
+            self._counters[what] = self._counters.get(what, 0) + 1

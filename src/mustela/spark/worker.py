@@ -45,6 +45,7 @@ from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
 from mustela.spark.site import WorkerSite
 from mustela.spark.spool import SpoolReader
+from mustela.spark.tending import is_here
 from mustela.state.interfaces import Committed
 from mustela.state.resident import let_go_of_mapped_files
 from mustela.state.stored_value import StoredValueError
@@ -135,7 +136,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     process.note.begin(0, task)
     try:
         _settle_in(process, order)
-        with closing(SourceTask(WorkerSite(process, order, task), order, report).run()) as run:
+        with closing(SourceTask(WorkerSite(process, order, report), order, report).run()) as run:
             for runner in run:
                 process.note.at(Activity.READ)
                 yield from outbox.send(runner.take_output())
@@ -173,6 +174,9 @@ def lane_parcels(
     process.watermark, process.epoch = order.event_time.before, order.token.epoch
     outbox = Outbox(process, order, stage, lane)
     report = outbox.report
+    if order.placement is not None:
+        report.away = not is_here(order.placement.hosts[lane])
+        report.counters["lanes_away"] = int(report.away)
     started = time.perf_counter()
     mine: list[Frame] = []
     markers: list[RangeReport] = []
@@ -220,7 +224,7 @@ def _run_lane(
 ) -> Iterator[Parcel]:
     report, changelog_rows = outbox.report, 0
     received = _received(process, frames)
-    task = LaneTask(WorkerSite(process, order, report.task), order, report, received, markers)
+    task = LaneTask(WorkerSite(process, order, report), order, report, received, markers)
     try:
         with closing(task.run()) as run:
             for given in run:

@@ -91,7 +91,8 @@ class Job:
         self.options = options
         self.lanes = lanes
         self.key_groups = cluster.key_groups
-        self._lane_of_group = lanes_by_group(lanes, cluster.key_groups)
+        placed = order.placement
+        self.lane_of = placed.lane_of if placed else lanes_by_group(lanes, cluster.key_groups)
         self._sent: dict[int, dict[int, dict[str, list[Batch]]]] = {}
         self._opened: dict[Place, Snapshot] = {}
         self._lookups = Lookups(
@@ -147,7 +148,7 @@ class Job:
         assert batch.key_bytes is not None
         lanes = self._sent.setdefault(exchange.target, {})
         suffix = exchange.key.group_suffix
-        for lane, rows in rows_by_lane(batch.key_bytes, self._lane_of_group, suffix=suffix):
+        for lane, rows in rows_by_lane(batch.key_bytes, self.lane_of, suffix=suffix):
             part = batch if rows is None else batch.take(rows)
             order = part.order if exchange.ordered else None
             travelled = part.with_origins(order, raws=exchange.raw)

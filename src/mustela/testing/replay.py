@@ -11,7 +11,7 @@ from mustela.config.settings import Settings, app_configs
 from mustela.errors import DataError, EnvironmentFault
 from mustela.kernel.core.options import KernelOptions
 from mustela.plan.batch import Batch
-from mustela.plan.epoch import EpochOrder
+from mustela.plan.epoch import EpochOrder, Placement
 from mustela.plan.plan import Plan, Stage
 from mustela.plan.ranges import RawChunk, SourceRange
 from mustela.runtime.record.history_row import HistoryRow, due_of, event_time_of, lane_name
@@ -258,6 +258,7 @@ class _PastJob(Job):
                 for one in row.left_out
                 if one.topic_index in topics
             ),
+            placement=Placement(tuple(row.lane_of), ()) if row.lane_of else None,
         )
         self.records = 0
         self._row = row

@@ -107,6 +107,7 @@ class FakeApp:
         report.measured.given["counts"] = 4
         report.measured.stores["counts", 2] = StoreSize(3, 8192)
         report.measured.parked["ask", 2] = 5
+        report.measured.standby_lag = 40
         report.measured.clients["consumer mustela#consumer-1"] = {
             "bytes_received": 100.0,
             "queue_messages": 1.0,

@@ -40,7 +40,8 @@ def test_every_metric_that_is_shown_is_in_the_catalogue_and_the_other_way_round(
     app.runs(first=10)
     counted = ["records", "dropped_late", "failed_records", "dead_letters", "refused_rows"]
     counted += ["calls_ended", "user.mine", "ticks"]
-    app.commits({f"{name}:x": 1 for name in counted}, reports=[app.measured()])
+    counts = {f"{name}:x": 1 for name in counted} | {"lanes_away": 1}
+    app.commits(counts, reports=[app.measured()])
     app.board.on_error(EnvironmentFault("away", fix="-"))
     (tmp_path / "orders" / app.plan.stages[1].identity).mkdir(parents=True)
     seen = {name: labels for name, labels, _ in AppCollector(app.watched).samples()}
@@ -138,6 +139,7 @@ def test_what_tasks_measure_is_shown_by_step_lane_and_store(app: FakeApp) -> Non
     assert shown["mustela_store_rows", ("counts",)] == 3
     assert shown["mustela_store_bytes", ("counts",)] == 8192
     assert shown["mustela_parked_records", ("ask",)] == 5
+    assert shown["mustela_standby_lag_records", ()] == 40
     assert shown["mustela_end_to_end_seconds_count", ()] == 2
     assert shown["mustela_kafka_client_total", ("consumer", "bytes_received")] == 100
     assert shown["mustela_kafka_queue_messages", ("consumer",)] == 1

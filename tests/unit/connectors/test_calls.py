@@ -19,7 +19,7 @@ import pytest
 from mustela.api.calls import AsyncOptions, CircuitBreaker, Retry
 from mustela.clock import SystemClock
 from mustela.connectors.calls.pool import CallPool, ProcessCalls
-from mustela.connectors.calls.spool import CallSpool, Owner
+from mustela.connectors.calls.spool import CallSpool, Owner, clear_abandoned
 from mustela.logs.form import LineFormatter
 from mustela.logs.options import LogOptions
 from mustela.plan.calls import CallOutcome, CallRequest
@@ -285,3 +285,19 @@ def test_what_a_call_logs_names_its_step(pool: CallPool, plain: bool) -> None:
     finally:
         logging.getLogger("asked").removeHandler(handler)
     assert [(line["event"], line["step"]) for line in lines] == [("asks", node(runs).name)]
+
+
+def test_calls_that_nobody_has_touched_for_a_day_are_deleted(tmp_path: Path) -> None:
+    """Those of a program that rests, or whose process lives, are not."""
+    now_s = tmp_path.stat().st_mtime
+    for name in ("old", "held", "young"):
+        CallSpool(tmp_path / name, "ask").write(1, CallOutcome("a1", 1, b"x"))
+    owner = Owner(tmp_path / "held")
+    for name in ("old", "held"):
+        for path in (tmp_path / name).rglob("*"):
+            os.utime(path, (now_s - 90_000, now_s - 90_000))
+        os.utime(tmp_path / name, (now_s - 90_000, now_s - 90_000))
+    clear_abandoned(tmp_path, now_s)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["held", "young"]
+    owner.close()
+    clear_abandoned(tmp_path / "nowhere", now_s)

@@ -18,9 +18,10 @@ from mustela.plan.epoch import EpochOrder, Failure, GroupMark, RestoreOrder, Tas
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
 from mustela.spark import worker
-from mustela.spark.engine import SparkEngine, SparkStoppedError, _shares
+from mustela.spark.engine import SparkEngine, SparkStoppedError
 from mustela.spark.frames import load_object, unpack
 from mustela.spark.job_errors import SparkDiedError, WorkerError
+from mustela.spark.keeper import Shares
 from mustela.spark.outbox import failure_of
 from mustela.spark.process import Process
 from mustela.spark.session import ForcedSparkPropertyError
@@ -272,10 +273,10 @@ def test_a_restore_goes_on_with_what_a_round_left(
 
     looked: list[bool] = []
 
-    def run(_work: OnPlace, order: RestoreOrder, places: list[tuple[int, int]]) -> list[TaskReport]:
+    def run(_work: OnPlace, order: RestoreOrder, shares: Shares) -> list[TaskReport]:
         looked.append(order.suspect)
         reports: list[TaskReport] = []
-        for task, share in enumerate(_shares(places, made.cores)):
+        for task, share in enumerate(shares.places):
             mine = share[: each_round[task]]
             done.extend(mine)
             reports.append(
@@ -285,7 +286,7 @@ def test_a_restore_goes_on_with_what_a_round_left(
             )
         return reports
 
-    monkeypatch.setattr(made, "_run_places", run)
+    monkeypatch.setattr(made, "_run_shares", run)
     heard: list[tuple[int, int, int]] = []
     marks = {1: (GroupMark(None, (0,), 0),) * 8}
     order = RestoreOrder(incarnation=1, marks=marks, suspect=True)

@@ -11,8 +11,9 @@ import pytest
 from mustela import App, StreamsBuilder
 from mustela.calls import AsyncOptions
 from mustela.kernel.calls.tape import KeepingDesk
+from mustela.kernel.task import LaneTask
 from mustela.plan.calls import CallOutcome, CallRequest, CallTape
-from mustela.plan.epoch import EpochOrder, TaskReport
+from mustela.plan.epoch import EpochOrder, Placement, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport, RawChunk, SourceRange
 from mustela.runtime.record.history_row import (
@@ -26,6 +27,7 @@ from mustela.runtime.record.history_row import (
 )
 from mustela.runtime.replica.written import Written, WrittenRow
 from mustela.state.interfaces import Token
+from mustela.testing.job import Job, JobResult
 from mustela.testing.replay import InputChangedError, replay
 from mustela.testing.replay_texts import Shower, deviations, differences, shown_output
 from mustela.testing.taped_calls import TapedDesk
@@ -95,6 +97,34 @@ def test_an_epoch_runs_again_from_its_row_its_input_and_its_state() -> None:
     shower = Shower(app.built_plan(), app.built_topology(), app.settings)
     shown = {(one.kind, one.key): one.value for one in shown_output(first, shower)}
     assert shown == {("topic", "a"): 2, ("topic", "b"): 1, ("store", "a"): 2, ("store", "b"): 1}
+
+
+def test_lanes_have_the_key_groups_that_they_had_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lane learned from its calls is kept under its number."""
+    app = counting()
+    row = row_of(app, 3)
+    placed = EpochOrder(
+        token=Token(1, 1, 0),
+        ranges=((SourceRange(0, 0, 0, 3),),),
+        marks={},
+        now_ms=5,
+        placement=Placement((1, 0), ("there", "here")),
+    )
+    report = TaskReport(stage=0, task=0, ranges=[RangeReport(0, 0, 0, 3, 3, 1000, 0)])
+    state = Kept(app.built_plan(), {"counts": [0] * G}, 2, G)
+    moved = kept(history_row(placed, state, [report]))
+    wrote: dict[int, int] = {}
+    run_lane = Job._run_lane
+
+    def spy(job: Job, result: JobResult, task: LaneTask, report: TaskReport) -> None:
+        run_lane(job, result, task, report)
+        wrote.update(dict.fromkeys(report.wrote, report.task))
+
+    monkeypatch.setattr(Job, "_run_lane", spy)
+    found = replay(moved, app.built_plan(), app.settings, Then(["a", "b", "c"], {}))
+    assert wrote == {0: 1, 1: 0}
+    same = replay(kept(row), app.built_plan(), app.settings, Then(["a", "b", "c"], {}))
+    assert sorted(found.rows) == sorted(same.rows)  # lanes come one after the other
 
 
 def test_another_version_of_the_program_shows_its_differences() -> None:

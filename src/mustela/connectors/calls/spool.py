@@ -14,16 +14,25 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mustela.plan.calls import CallOutcome, read_outcome, write_outcome
 from mustela.state.locking import hold, is_held
 
-__all__ = ["CallSpool", "Owner", "Spooled", "host_of", "living_owners", "waiting_in"]
+__all__ = [
+    "CallSpool",
+    "Owner",
+    "Spooled",
+    "clear_abandoned",
+    "host_of",
+    "living_owners",
+    "waiting_in",
+]
 
 _HOST = "host"
 _OWNERS = "owners"
 _STEPS = "steps"
+_ABANDONED_S: Final = 86_400.0
 
 
 class Spooled(NamedTuple):
@@ -163,6 +172,23 @@ class CallSpool:
     def clear(root: Path) -> None:
         """Delete the calls of a program."""
         shutil.rmtree(root, ignore_errors=True)
+
+
+def clear_abandoned(place: Path, now_s: float) -> None:
+    """Delete the calls of programs that no process has made any for, or changed, for a day.
+
+    Of other programs nobody on this host knows whether they end or only rest.
+
+    Args:
+        place: The directory of all programs' calls.
+        now_s: Wall-clock time.
+    """
+    for root in place.iterdir() if place.is_dir() else ():
+        parts = [root, root / _OWNERS, root / _STEPS, *(root / _STEPS).glob("*")]
+        with contextlib.suppress(OSError):
+            touched = max(part.stat().st_mtime for part in parts if part.exists())
+            if now_s - touched > _ABANDONED_S and not living_owners(root):
+                CallSpool.clear(root)
 
 
 def waiting_in(path: Path) -> Iterator[Spooled]:

@@ -87,7 +87,7 @@ class EpochCommit:
                 barrier=run.barrier,
                 offsets=offsets,
                 record=record,
-                history=self._history(turn.order, output.reports),
+                history=self._history(turn.order, output),
             )
         except TransactionFailed as error:
             if not self._settle_outcome(error):
@@ -106,17 +106,17 @@ class EpochCommit:
         run.failures, run.losses, run.is_suspect, run.driver_writes = 0, 0, False, False
         return True
 
-    def _history(
-        self, order: EpochOrder, reports: Sequence[TaskReport]
-    ) -> list[tuple[bytes, bytes]]:
+    def _history(self, order: EpochOrder, output: EpochOutput) -> list[tuple[bytes, bytes]]:
         """Return what is kept of an epoch, if anything is."""
         run = self._run
         epochs = run.settings.history.epochs
         if not epochs:
             return []
         # If it was read ahead, its lanes ran with what was known when that was committed.
-        order = replace(order, token=run.barrier.token, due=run.due.order())
-        return history_parts(history_row(order, kept_of(run.state), reports), epochs)
+        order = replace(
+            order, token=run.barrier.token, due=run.due.order(), placement=output.placement
+        )
+        return history_parts(history_row(order, kept_of(run.state), output.reports), epochs)
 
     def _change(
         self, output: EpochOutput, turn: Turn, ranges: Sequence[RangeReport]

@@ -81,6 +81,7 @@ class HistoryRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         key_groups: Number of key groups.
         fingerprint: Hash of the topology.
         failure: The code and text of the error, if the epoch failed.
+        lane_of: The lane of each key group; empty if lanes had contiguous runs of them.
     """
 
     incarnation: int
@@ -100,6 +101,7 @@ class HistoryRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     key_groups: int
     fingerprint: str
     failure: str = ""
+    lane_of: list[int] = []
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -177,6 +179,7 @@ def history_row(
         key_groups=state.key_groups,
         fingerprint=plan.fingerprint,
         failure=failure,
+        lane_of=[] if order.placement is None else list(order.placement.lane_of),
     )
 
 

@@ -39,6 +39,7 @@ class Measures:
             in buckets.
         clients: By process and name, the latest statistics of a Kafka client; the most recent come
             last.
+        standby_lag: Records that copies on second hosts lack; -1 if there are none.
     """
 
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -56,6 +57,7 @@ class Measures:
     clients: Mapping[tuple[int, str], Mapping[str, float]] = field(
         default_factory=dict[tuple[int, str], Mapping[str, float]]
     )
+    standby_lag: int = -1
 
     def restored(self, reports: Sequence[TaskReport]) -> Measures:
         """Return the same with the store sizes that a restore measured."""
@@ -103,6 +105,7 @@ class Measures:
             parked=_with_parked(self.parked, reports),
             ages=ages,
             clients=clients,
+            standby_lag=max((one.measured.standby_lag for one in reports), default=-1),
         )
 
     def heard(self, pid: int, told: Mapping[str, Mapping[str, float]]) -> Measures:

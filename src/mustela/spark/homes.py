@@ -1,0 +1,250 @@
+"""Which host is at home for which key group, and which others have a current copy.
+
+A key group moves for two reasons. Its home is gone: then it moves at once, to the host with the
+best copy. Or the load is to be balanced, because hosts have come: then its new home reads the
+changelogs first, between epochs, and the key group moves when it has caught up. All of this is
+about speed alone: a lane finds out by itself what its copy lacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mustela.plan.epoch import Placement
+from mustela.spark.placement import Executor, assign, deal_lanes, second_homes, spread_groups
+from mustela.spark.tending import Errand, Tended
+
+__all__ = ["Homes", "Moves", "Placed"]
+
+_FRESH_EPOCHS: Final = 3
+"""A copy that lacks no more than so many epochs has caught up: a lane reads the rest at once."""
+_MISSED: Final = 3
+
+
+class Placed(NamedTuple):
+    """Where the lanes of an epoch run.
+
+    Attributes:
+        placement: Which lane has which key group.
+        executors: The executor of each lane.
+    """
+
+    placement: Placement
+    executors: tuple[Executor, ...]
+
+
+class Moves(NamedTuple):
+    """Key groups that have another home now.
+
+    Attributes:
+        lost: Hosts that are gone.
+        followed: Key groups of theirs that moved to a host with a fresh copy.
+        restored: Key groups of theirs that moved to a host that has to read more, or everything.
+        balanced: Key groups that moved because others had more to do.
+    """
+
+    lost: tuple[str, ...]
+    followed: int
+    restored: int
+    balanced: int
+
+
+@dataclass(slots=True)
+class Homes:
+    """The homes of the key groups of an application.
+
+    Args:
+        groups: Number of key groups.
+        replicas: How many other hosts keep a copy of each current; None for one if there is
+            another host.
+    """
+
+    groups: int
+    replicas: int | None = None
+    _homes: list[str | None] = field(init=False)
+    _seconds: list[tuple[str, ...]] = field(init=False)
+    _moving: dict[int, str] = field(default_factory=dict[int, str])
+    _copies: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
+    _asked: set[str] = field(default_factory=set[str])
+    _missed: dict[str, int] = field(default_factory=dict[str, int])
+    _present: tuple[Executor, ...] = ()
+    _based_on: object = None
+    _room: dict[str, int] = field(default_factory=dict[str, int])
+    _opened: dict[int, str] = field(default_factory=dict[int, str])
+    _past: deque[tuple[int, ...]] = field(default_factory=lambda: deque[tuple[int, ...]]())
+    _moves: list[Moves] = field(default_factory=list[Moves])
+
+    def __post_init__(self) -> None:
+        """Begin without homes."""
+        self._homes = [None] * self.groups
+        self._seconds = [()] * self.groups
+
+    def forget_copies(self) -> None:
+        """Ask every host anew what it has: another program may have other stores."""
+        self._asked.clear()
+        self._copies.clear()
+        self._past.clear()
+        self._opened.clear()
+
+    def unasked(self, executors: Iterable[Executor]) -> set[str]:
+        """Return the hosts of which it is not known what they have."""
+        return {one.host for one in executors} - self._asked
+
+    def place(self, executors: Sequence[Executor], lanes: int, positions: Sequence[int]) -> Placed:
+        """Return where the lanes of the next epoch run.
+
+        Args:
+            executors: Those that take tasks; at least one.
+            lanes: Number of lanes.
+            positions: How much the changelogs of each key group hold.
+        """
+        self._learn(positions)
+        self._present = tuple(executors)
+        hosts = {one.host for one in executors}
+        self._asked &= hosts  # who comes back may have lost its disk meanwhile
+        # A host that is new has no lanes until it has told what it has, if there is another one.
+        usable = [one for one in executors if one.host in self._asked] or list(executors)
+        chosen = deal_lanes(usable, lanes)
+        self._room = dict(Counter(one.host for one in chosen))
+        if self._moving or self._based_on != (usable, lanes):
+            self._based_on = usable, lanes
+            self._arrange()
+        homes = [home for home in self._homes if home is not None]
+        where = tuple(one.host for one in chosen)
+        return Placed(Placement(spread_groups(homes, where), where), tuple(chosen))
+
+    def _learn(self, positions: Sequence[int]) -> None:
+        """Take in what has been committed since the last epoch was ordered."""
+        for group, host in self._opened.items():
+            self._copies.setdefault(host, {})[group] = positions[group]
+        self._opened.clear()
+        if not self._past or self._past[-1] != tuple(positions):
+            self._past.append(tuple(positions))
+        while len(self._past) > _FRESH_EPOCHS + 1:
+            self._past.popleft()
+
+    def _arrange(self) -> None:
+        """Choose the homes anew."""
+        near = [self._near(group) for group in range(self.groups)]
+        lost = {home for home in self._homes if home is not None and home not in self._room}
+        before = list(self._homes)
+        for group, home in enumerate(before):
+            if home in self._room:
+                continue
+            best = next((host for host in near[group] if self._is_fresh(host, group)), None)
+            before[group] = best
+        wanted = assign(before, self._room, near)
+        self._moving = {}
+        followed = restored = balanced = 0
+        for group, (home, target) in enumerate(zip(before, wanted, strict=True)):
+            flips = home is None or self._is_fresh(target, group)
+            if not flips:
+                self._moving[group] = target
+            there = target if flips else home
+            was = self._homes[group]
+            if was in lost:
+                followed += home is not None
+                restored += home is None
+            elif was is not None and was != there:
+                balanced += 1
+            self._homes[group] = there
+        self._seconds = second_homes(wanted, self._room, near, self._copies_wanted())
+        if followed or restored or balanced:
+            self._moves.append(Moves(tuple(sorted(lost)), followed, restored, balanced))
+
+    def _copies_wanted(self) -> int:
+        return min(1, len(self._room) - 1) if self.replicas is None else self.replicas
+
+    def _near(self, group: int) -> list[str]:
+        """Return the hosts with room that have a copy, the best one first."""
+        found = [host for host in self._room if self._copies.get(host, {}).get(group, 0) > 0]
+        seconds = self._seconds[group]
+        return sorted(found, key=lambda host: (self.lag(host, group), host not in seconds, host))
+
+    def lag(self, host: str, group: int) -> int:
+        """Return how many records a host's copy of a key group lacks, as far as is known."""
+        if not self._past:
+            return 0
+        return max(0, self._past[-1][group] - self._copies.get(host, {}).get(group, 0))
+
+    def _is_fresh(self, host: str, group: int) -> bool:
+        """Whether a copy lacks no more than a few epochs."""
+        if host not in self._asked:
+            return False
+        first, now = (self._past[0][group], self._past[-1][group]) if self._past else (0, 0)
+        has = self._copies.get(host, {}).get(group, 0)
+        return has >= first and (has > 0 or not now)
+
+    def ran(self, placement: Placement, wrote: Mapping[int, bool], groups: Iterable[int]) -> None:
+        """Note where key groups were written in an epoch.
+
+        Args:
+            placement: Where its lanes were at home.
+            wrote: For each lane that ran whether it was at home.
+            groups: Key groups for which they wrote anything.
+        """
+        for group in groups:
+            lane = placement.lane_of[group]
+            if wrote.get(lane, False):
+                self._opened[group] = placement.hosts[lane]
+
+    def errands(self) -> list[Errand]:
+        """Return what hosts are to be sent for; those that need nothing are not named."""
+        wanted: dict[str, list[int]] = {}
+        for group in range(self.groups):
+            for host in {*self._seconds[group], self._moving.get(group, "")} - {""}:
+                if self.lag(host, group):
+                    wanted.setdefault(host, []).append(group)
+        unasked = self.unasked(self._present)
+        hosts = sorted({one.host for one in self._present} & (unasked | set(wanted)))
+        return [
+            Errand(host, tuple(self._in_turn(host, wanted.get(host, ()))), host in unasked)
+            for host in hosts
+        ]
+
+    def _in_turn(self, host: str, groups: Iterable[int]) -> list[int]:
+        """Return key groups, those first that are to move, then those that lack most."""
+        moving = self._moving
+        return sorted(groups, key=lambda g: (moving.get(g) != host, -self.lag(host, g), g))
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether a host is unknown, or key groups wait for their new home."""
+        return bool(self._moving or self.unasked(self._present))
+
+    def heard(self, errand: Errand, told: Tended) -> None:
+        """Take in what a host has answered.
+
+        Spark may have run an errand elsewhere. A host that is never met is treated as empty after
+        a while: its name may be one that it does not know itself by.
+
+        Args:
+            errand: What it was asked.
+            told: The answer.
+        """
+        self._copies.setdefault(errand.host, {}).update(told.positions)
+        self._missed[errand.host] = 0 if told.host else self._missed.get(errand.host, 0) + 1
+        if errand.all_told and (told.host or self._missed[errand.host] >= _MISSED):
+            self._asked.add(errand.host)
+
+    def take_moves(self) -> list[Moves]:
+        """Return what has moved since the last call."""
+        moves, self._moves = self._moves, []
+        return moves
+
+    def behind(self) -> int:
+        """Return how many records the copies of second homes lack, over all of them."""
+        return sum(self.lag(host, g) for g, hosts in enumerate(self._seconds) for host in hosts)
+
+    @property
+    def homes(self) -> list[str | None]:
+        """The home of each key group."""
+        return list(self._homes)
+
+    @property
+    def seconds(self) -> list[tuple[str, ...]]:
+        """The second homes of each key group."""
+        return list(self._seconds)

@@ -1,0 +1,115 @@
+"""Tasks that Spark runs where they are at home, if it can.
+
+PySpark cannot say where the partitions behind a shuffle should run. Spark itself asks each RDD on
+the way for its preferred locations. So what a shuffle brings is crossed with a list that has one
+item for each lane, each preferred by one executor, and of all pairs of partitions those on the
+diagonal are kept. All of that is Spark's public interface, and nothing is added to its JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from mustela.spark.placement import Executor
+
+__all__ = ["ExecutorList", "Located"]
+
+
+class ExecutorList:
+    """Tells the executors that take tasks.
+
+    Args:
+        context: A Spark context.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._cores: dict[str, int] = {}
+
+    @cached_property
+    def _master(self) -> Any:
+        return self._context._jsc.sc().env().blockManager().master()
+
+    @cached_property
+    def _drains(self) -> bool:
+        """Whether executors may be asked to leave; nothing new is run on one that is."""
+        said = self._context.getConf().get("spark.decommission.enabled", "false")
+        return str(said).lower() == "true"
+
+    def now(self) -> list[Executor]:
+        """Return the executors that take tasks; each epoch asks, so it takes few questions."""
+        told = str(self._master.getMemoryStatus().keySet().mkString("\n"))
+        found: list[Executor] = []
+        for line in told.splitlines():
+            # BlockManagerId(0, 10.0.0.7, 40123, None)
+            number, host, *_ = line.removeprefix("BlockManagerId(").split(", ")
+            if number != "driver" and not (self._drains and self._is_leaving(number)):
+                found.append(Executor(host, number, self._cores_of(number)))
+        return sorted(found)
+
+    def _is_leaving(self, number: str) -> bool:
+        scheduler = self._context._jsc.sc().taskScheduler()
+        return bool(scheduler.getExecutorDecommissionState(number).isDefined())
+
+    def _cores_of(self, number: str) -> int:
+        if number not in self._cores:
+            told = self._context._jsc.sc().statusStore().executorList(True)
+            for place in range(told.size()):
+                summary = told.apply(place)
+                if summary.totalCores() > 0:
+                    self._cores[str(summary.id())] = int(summary.totalCores())
+        # Spark's own listeners may not have heard yet of one that is new.
+        return self._cores.get(number, 1)
+
+
+class Located:
+    """As many tasks as there are executors in a list, each preferred by one of them.
+
+    Args:
+        context: A Spark context.
+        executors: Where each task is at home.
+    """
+
+    def __init__(self, context: Any, executors: Sequence[Executor]) -> None:
+        self.executors = tuple(executors)
+        self._context = context
+
+    @cached_property
+    def items(self) -> Any:
+        """A Java RDD with one empty item for each task."""
+        jvm = self._context._jvm
+        rows = jvm.java.util.ArrayList()
+        for one in self.executors:
+            places = jvm.java.util.ArrayList()
+            places.add(f"executor_{one.host}_{one.number}")
+            rows.add(jvm.scala.Tuple2(b"", self._converters.asScala(places).toSeq()))
+        items = self._converters.asScala(rows).toSeq()
+        return self._context._jsc.sc().makeRDD(items, self._tag).toJavaRDD()
+
+    def at_home(self, values: Any) -> Any:
+        """Return a Java RDD with the same items in as many partitions, each at its home."""
+        jvm = self._context._jvm
+        crossed = self.items.cartesian(values).rdd()
+        kept = jvm.org.apache.spark.rdd.PartitionPruningRDD(crossed, self._diagonal, self._tag)
+        pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(kept, self._tag, self._tag)
+        return jvm.PythonRDD.valueOfPair(pairs)
+
+    @cached_property
+    def _diagonal(self) -> Any:
+        """A set of Scala's, which is a function that says what is in it."""
+        tasks = len(self.executors)
+        numbers = self._context._jvm.java.util.HashSet()
+        for task in range(tasks):
+            numbers.add(task * tasks + task)
+        return self._converters.asScala(numbers).toSet()
+
+    @property
+    def _converters(self) -> Any:
+        return self._context._jvm.scala.jdk.javaapi.CollectionConverters
+
+    @cached_property
+    def _tag(self) -> Any:
+        jvm = self._context._jvm
+        return jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.Object"))
