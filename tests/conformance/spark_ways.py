@@ -1,8 +1,9 @@
-"""Spark and a real broker as ways to run a case: straight on, and with a restart per epoch."""
+"""Spark and a real broker as ways to run a case: straight on, and with restarts."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ __all__ = ["SPARK_WAYS", "START_MS", "SparkWay"]
 START_MS = 1_600_000_000_000
 # Topics that a function chooses cannot be known beforehand, and must exist: those of the cases.
 CHOSEN = ("to-a", "to-b")
+_RESTART_EVERY = 1 if os.environ.get("MUSTELA_CONFORMANCE_TEST") else 3
 _NUMBERS = itertools.count()
 
 
@@ -56,8 +58,9 @@ class SparkWay:
     are one task each.
 
     Args:
-        restarts: Whether the application dies after each epoch and starts again, where a run
-            does not say how often (``restart_every``).
+        restarts: Whether the application dies after every third epoch, the first among them, and
+            starts again, where a run does not say how often (``restart_every``). In
+            ``./dev conformance`` it dies after each.
     """
 
     def __init__(self, *, restarts: bool) -> None:
@@ -77,7 +80,7 @@ class SparkWay:
 
         def run(topology: TopologyGraph, epochs: Sequence[Sequence[Sent]]) -> Produced:
             given = dict(options)
-            every = given.pop("restart_every", 1 if self._restarts else None)
+            every = given.pop("restart_every", _RESTART_EVERY if self._restarts else None)
             by_epoch = given.pop("count_epochs", False)
             partitions = given.pop("partitions", {})
             settings = Settings.load(

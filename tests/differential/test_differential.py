@@ -16,7 +16,7 @@ from tests.differential.pairs import composable, left_out
 
 SEED = int(os.environ.get("MUSTELA_DIFFERENTIAL_SEED", "1"))
 # A slice: the long run is `./dev differential`.
-CHAINS_MAX = 40
+CHAINS_MAX = 20
 # The first example that Hypothesis draws is the smallest there is, so one says nothing.
 ALONE = 8
 TOGETHER = 5

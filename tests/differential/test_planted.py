@@ -16,7 +16,7 @@ from tests.differential.planted.plant import bugs
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("MUSTELA_DIFFERENTIAL_SEED", "1"))
 # A slice: `./dev differential --bugs all` plants all of them.
-SLICES = 10
+SLICES = 20
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from mustela.dsl.builder import StreamsBuilder
 from mustela.model import TopicPartition
 from mustela.runtime.events import AppState
 from mustela_dev import DevelopmentBroker
+from tests.broker_fixture import make_small_broker
 from tests.integration.app_world import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -24,15 +25,27 @@ _BATCH = struct.Struct(">qi")
 """Base offset and length, which begin each batch of a segment file."""
 
 
+@pytest.fixture(scope="module")
+def cut_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevelopmentBroker]:
+    """A broker of these tests alone, which kill it and shorten their topics' logs."""
+    made = make_small_broker(tmp_path_factory.mktemp("cut") / "broker")
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
 @pytest.fixture
 def small(
-    fresh_broker: DevelopmentBroker,
+    cut_broker: DevelopmentBroker,
     spark_context: Any,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[World]:
-    """Topics and applications on a broker of the test's own."""
-    made = World(fresh_broker, spark_context, tmp_path, request.node.originalname)
+    """Topics and applications of one test, on a broker that runs."""
+    if not cut_broker.running:
+        cut_broker.start()
+    made = World(cut_broker, spark_context, tmp_path, request.node.originalname)
     yield made
     made.close()
 

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-SIZE = 12
+SIZE = 8
 
 
 @pytest.fixture
