@@ -33,6 +33,7 @@ from tests.faults.ledger import Ledger, Line, table
 from tests.faults.process import ChildEndedError
 from tests.faults.reads import campaign as reads
 from tests.faults.reads.bugs import READ_PLANTS
+from tests.faults.reads.frames import spark_session
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.shocks.shock import LANES_WRITE
 from tests.faults.slices import draw, make_broker, play, shocks_here
@@ -152,7 +153,10 @@ def run_reads(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Li
                 break
             print(f"seed {seed}: stores that clients ask {' '.join(bugs)}", flush=True)
             directory, servers = place / f"reads-{seed}", broker.bootstrap_servers
-            line = reads.play(seed, servers, directory, moves=given.move, environment=planted)
+            spark = spark_session() if given.spark or seed % 4 == 0 else None
+            line = reads.play(
+                seed, servers, directory, moves=given.move, environment=planted, spark=spark
+            )
             ledger.add(line)
             played.append(line)
             for violation in line.violations[:SHOWN_MAX]:
@@ -202,6 +206,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     shock = _one_of(standbys.SHOCKS, "shock")
     parser.add_argument("--shock", action="append", type=shock, help="only this, e.g. cut-active")
     parser.add_argument("--reads", type=int, default=0, help="seeds with clients that ask instead")
+    parser.add_argument("--spark", action="store_true", help="Spark reads, too, with every seed")
     move = _one_of(reads.MOVES, "move")
     parser.add_argument("--move", action="append", type=move, help="only this, e.g. release")
     parser.add_argument("--ledger", type=Path, help=f"e.g. {LEDGER.name}")

@@ -16,7 +16,7 @@ import msgspec
 from mustela import App
 from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.feed import read_all
-from tests.faults.reads.program import KEY_GROUPS, WINDOW_MS, Program, Shape
+from tests.faults.reads.program import KEY_GROUPS, PARTITIONS, WINDOW_MS, Program, Shape
 from tests.faults.watch import Row
 
 __all__ = ["Book", "Contents", "Place", "book_of"]
@@ -37,8 +37,10 @@ class Book:
 
     Args:
         records: The records of the epochs, in order; a claim repeats that of an epoch.
-        logs: By store, the committed rows of its changelog, by partition.
+        logs: By store, the committed rows of its changelog, or of the topic that a global table
+            copies, by partition.
         shapes: What the stores are.
+        copied: By store, the topic that a global table copies.
     """
 
     def __init__(
@@ -46,13 +48,14 @@ class Book:
         records: Iterable[EpochRecord],
         logs: Mapping[str, Mapping[int, Sequence[Row]]],
         shapes: Mapping[str, Shape],
+        copied: Mapping[str, str] | None = None,
     ) -> None:
         self._epochs: dict[int, dict[str, Contents]] = {}
         taken = {(store, number): 0 for store, parts in logs.items() for number in parts}
         rows: dict[str, dict[bytes, bytes]] = {store: {} for store in logs}
         now: dict[str, Contents] = {store: {} for store in logs}
         for record in records:
-            for store, ends in record.changelog_ends.items():
+            for store, ends in _ends(record, copied or {}):
                 changed = False
                 for number, end in enumerate(ends):
                     log, at = logs.get(store, {}).get(number, ()), taken.get((store, number), 0)
@@ -92,11 +95,26 @@ def book_of(servers: str, name: str, program: Program, records: Iterable[EpochRe
     app = App(name, bootstrap_servers=servers, key_groups=KEY_GROUPS)
     app.topology(lambda builder: program.build(builder, name))
     names = app.built_plan().log_names
+    copied = {
+        store: f"{name}.{shape.topic}"
+        for store, shape in program.shapes.items()
+        if shape.layout == "global"
+    }
     logs = {
-        store: read_all(servers, f"{name}-{names[store]}-changelog", KEY_GROUPS)
+        store: read_all(servers, copied[store], PARTITIONS)
+        if store in copied
+        else read_all(servers, f"{name}-{names[store]}-changelog", KEY_GROUPS)
         for store in program.shapes
     }
-    return Book(records, logs, program.shapes)
+    return Book(records, logs, program.shapes, copied)
+
+
+def _ends(record: EpochRecord, copied: Mapping[str, str]) -> Iterable[tuple[str, Sequence[int]]]:
+    """Yield where what a store is made of ended for an epoch."""
+    yield from record.changelog_ends.items()
+    for store, topic in copied.items():
+        if topic in record.global_ends:
+            yield store, record.global_ends[topic][1]
 
 
 def _apply(rows: dict[bytes, bytes], row: Row) -> None:
@@ -120,6 +138,16 @@ Decoded = Iterable[tuple[Place, bytes]]
 
 def _keyed(key: bytes, row: bytes) -> Decoded:
     yield (key.decode(), None, None), row[_TIME:]
+
+
+def _expiring(key: bytes, row: bytes) -> Decoded:
+    """A row of a key, after the two times of its age; others are an index and the stream time."""
+    if key[0] == _KEY_ROW:
+        yield (key[1:].decode(), None, None), row[3 * _TIME :]
+
+
+def _global(key: bytes, row: bytes) -> Decoded:
+    yield (key.decode(), None, None), row
 
 
 def _window(key: bytes, row: bytes) -> Decoded:
@@ -149,6 +177,8 @@ def _lines(key: bytes, row: bytes) -> Decoded:
 
 _LAYOUTS: dict[str, Callable[[bytes, bytes], Decoded]] = {
     "keyed": _keyed,
+    "expiring": _expiring,
+    "global": _global,
     "window": _window,
     "session": _session,
     "versioned": _versioned,

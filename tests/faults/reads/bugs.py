@@ -81,10 +81,57 @@ def _wish_ignored(replace: Replace) -> None:
     replace(Replica, "wait", lambda _self, _holds, _seconds: True)
 
 
+def _change_lost(replace: Replace) -> None:
+    """Who follows a store is not told of some of the epochs."""
+    from mustela.runtime.status.change_ring import ChangeRing
+
+    add: Any = ChangeRing.add
+
+    def some(self: Any, new: Any, followed: Any, *, after: int) -> None:
+        if new.epoch % 7 == 0:
+            new = type(new)(epoch=new.epoch, rows={})
+        add(self, new, followed, after=after)
+
+    replace(ChangeRing, "add", some)
+
+
+def _frame_moved(replace: Replace) -> None:
+    """The parts of a data frame are read as of whatever is committed by then."""
+    from mustela.admin.data.frames import FrameService
+
+    frame_of: Any = FrameService._frame  # pyright: ignore[reportPrivateUsage]
+
+    def newest(self: Any, name: str) -> Any:
+        found = frame_of(self, name)
+        found.shown = self._queries.snapshot()
+        return found
+
+    replace(FrameService, "_frame", newest)
+
+
+def _table_ahead(replace: Replace) -> None:
+    """The copy of a global table has some records that the epoch had not read."""
+    from mustela.runtime.replica.global_copies import GlobalCopies
+
+    opened: Any = GlobalCopies.open
+
+    def ahead(self: Any, plan: Any, stage: int, marks: Any, epoch: int) -> Any:
+        further = {
+            topic: mark._replace(ends=tuple(end + 40 for end in mark.ends))
+            for topic, mark in marks.items()
+        }
+        return opened(self, plan, stage, further, epoch)
+
+    replace(GlobalCopies, "open", ahead)
+
+
 READ_PLANTS: dict[str, Callable[[Replace], None]] = {
     "pending-answered": _pending_answered,
     "snapshot-torn": _snapshot_torn,
     "snapshot-kept": _snapshot_kept,
     "wish-ignored": _wish_ignored,
+    "change-lost": _change_lost,
+    "frame-moved": _frame_moved,
+    "table-ahead": _table_ahead,
 }
 """Plants a bug, by name."""

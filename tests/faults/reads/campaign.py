@@ -18,22 +18,22 @@ from typing import Any
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.record.epoch_record import epochs_topic
 from mustela_dev.broker.probe import free_port
-from tests.faults.feed import Feeder
+from tests.faults.feed import Feeder, read_all
 from tests.faults.kills import DRIVER_POINTS, LANE_POINTS, SOURCE_POINTS
 from tests.faults.ledger import Line
 from tests.faults.process import ROOT, ChildApp, ChildEndedError
 from tests.faults.reads.app import LOOKS
 from tests.faults.reads.book import book_of
 from tests.faults.reads.clients import Clients
+from tests.faults.reads.expiry import FRESH, wrongly_kept
 from tests.faults.reads.judge import Judge
-from tests.faults.reads.program import KEY_GROUPS, RELEASES, Program, draw, maker
+from tests.faults.reads.program import KEY_GROUPS, PARTITIONS, RELEASES, Program, draw, maker
 from tests.faults.reads.served import PROGRAM
 from tests.faults.watch import Watcher
 from tests.patience import looks
 
 __all__ = ["MOVES", "Reading", "play"]
 
-PARTITIONS = 2
 TOKEN = "queries-of-the-campaign-0123456789"
 EPOCHS = 4
 """So many epochs a life has at least."""
@@ -53,10 +53,16 @@ class Reading:
         servers: The broker.
         directory: For state, logs and markers.
         environment: Variables besides the usual ones.
+        spark: A session of Spark that reads data frames, too.
     """
 
     def __init__(
-        self, seed: int, servers: str, directory: Path, environment: Mapping[str, str] | None = None
+        self,
+        seed: int,
+        servers: str,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        spark: Any = None,
     ) -> None:
         self.random = random.Random(f"reading-{seed}")
         self.seed = seed
@@ -100,12 +106,15 @@ class Reading:
         source = f"{self.name}.{self.last.topics[0]}"
         self._feeder = Feeder(servers, source, make, seed=seed, pause_s=PAUSE_S)
         self._watcher = Watcher(servers, self.name, {})
+        token = directory / "token"
+        token.write_text(TOKEN, encoding="utf-8")
         self.clients = Clients(
             {place: f"http://{at}" for place, at in self._listen.items()},
-            TOKEN,
+            token,
             self.last.shapes,
             frozenset(draw(seed, 0).shapes),
-            seed,
+            seed=seed,
+            spark=spark,
         )
 
     def __enter__(self) -> Reading:
@@ -230,13 +239,18 @@ class Reading:
     def judge(self) -> Judge:
         """Stop all, read what was committed, and judge what clients were told."""
         self._feeder.stop()
-        self.clients.stop()
         self.child.kill()
         self.kill_replica()
+        self.clients.stop()
         self._watcher.read_to_end()
         records = self._watcher.seen.records
         program = self.program
-        judge = Judge(book_of(self._servers, self.name, program, records), program.shapes)
+        book = book_of(self._servers, self.name, program, records)
+        judge = Judge(book, program.shapes)
+        if FRESH in program.shapes:
+            topic = f"{self.name}.{FRESH}"
+            rows = read_all(self._servers, topic, PARTITIONS)
+            judge.violations += wrongly_kept(book, records, topic, rows)
         for child in self._children:
             events = looks_of(child)
             judge.take(event for event in events if event["event"] == "look")
@@ -331,12 +345,13 @@ def play(
     *,
     moves: Sequence[str] | None = None,
     environment: Mapping[str, str] | None = None,
+    spark: Any = None,
 ) -> Line:
     """Play a seed and say what came of it."""
     started = time.monotonic()
     done: Counter[str] = Counter()
     directory.mkdir(parents=True, exist_ok=True)
-    reading = Reading(seed, servers, directory, environment)
+    reading = Reading(seed, servers, directory, environment, spark)
     program, violations = reading.last, list[str]()
     answers: Counter[str] = Counter()
     with reading:

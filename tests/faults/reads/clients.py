@@ -9,16 +9,21 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.faults.reads.program import KEYS, Shape
+from mustela.client.errors import RemoteUnavailableError
+from tests.faults.reads.followers import Follower
+from tests.faults.reads.frames import Frames, Read, read_by_source, reader_by_spark
+from tests.faults.reads.program import BY_KEY, KEYS, Shape
 from tests.faults.reads.served import TOLD
 
 __all__ = ["Clients", "Look"]
 
 Look = dict[str, Any]
+Way = Callable[["_Asker"], Iterator[Look]]
 PAUSE_S = 0.15
 TIMEOUT_S = 30.0
 PAGE = 5
@@ -34,22 +39,26 @@ class Clients:
 
     Args:
         addresses: Where it answers, by place: ``app``, and ``replica`` if there is one.
-        token: What it is asked with.
+        token: The file with what it is asked with.
         shapes: Every store that there may be.
         sure: The stores that are there in every release.
         seed: For what is random.
+        spark: A session that reads data frames, too.
     """
 
     def __init__(
         self,
         addresses: Mapping[str, str],
-        token: str,
+        token: Path,
         shapes: Mapping[str, Shape],
         sure: frozenset[str],
+        *,
         seed: int,
+        spark: Any = None,
     ) -> None:
         self._addresses = addresses
-        self._token = token
+        self._token_file = token
+        self._token = token.read_text(encoding="utf-8")
         self._shapes = shapes
         self._sure = sure
         self._seed = seed
@@ -57,7 +66,8 @@ class Clients:
         self.unanswered = 0
         self.errors: list[str] = []
         self._ended = threading.Event()
-        ways: dict[str, tuple[str, Callable[[_Asker], Iterator[Look]]]] = {
+        self._followers: list[Follower] = []
+        ways: dict[str, tuple[str, Way]] = {
             "all of the application": ("app", _everything),
             "pages of the application": ("app", self._pages),
             "keys of the application": ("app", self._keys),
@@ -66,7 +76,14 @@ class Clients:
             "pages of the replica": ("replica", self._pages),
             "sql of the replica": ("replica", self._sql),
             "both by turns": ("", self._keys),
+            "the next epoch of both": ("", self._next),
         }
+        for place in addresses:
+            said = "application" if place == "app" else place
+            ways[f"frames of the {said}"] = place, self._frames(place, read_by_source)
+            ways[f"changes of the {said}"] = place, self._changes(place)
+        if spark is not None:
+            ways["Spark"] = "app", self._frames("app", reader_by_spark(spark))
         self._threads = [
             threading.Thread(target=self._run, args=(name, *way), name=name, daemon=True)
             for name, way in ways.items()
@@ -83,6 +100,8 @@ class Clients:
         self._ended.set()
         for thread in self._threads:
             thread.join(2 * TIMEOUT_S)
+        for follower in self._followers:
+            follower.close()
 
     def count(self, place: str) -> int:
         """Return how many looks there were at a place."""
@@ -98,25 +117,27 @@ class Clients:
                 asker.address, asker.least = self._addresses[at], None if place else asker.seen
                 try:
                     for look in way(asker):
-                        asker.seen = max(asker.seen, look["epoch"])
+                        asker.seen = max(asker.seen, look["epoch"] or 0)
                         facts = {"client": name, "place": at, "least": asker.least}
                         self.looks.append({**facts, **look})
-                except (httpx.TransportError, NoAnswerError):
+                        if self._ended.is_set():
+                            break
+                except (httpx.TransportError, NoAnswerError, RemoteUnavailableError):
                     self.unanswered += 1
                     time.sleep(PAUSE_S)
                 except Exception as error:  # noqa: BLE001 - told as what is wrong
                     self.errors.append(f"{name}: {type(error).__name__}: {error}")
 
-    def _store(self, asker: _Asker, layout: str) -> str | None:
-        names = sorted(n for n in self._sure if self._shapes[n].layout == layout)
-        return asker.random.choice(names) if names else None
+    def _store(self, asker: _Asker) -> str:
+        names = sorted(n for n in self._sure if self._shapes[n].layout in BY_KEY)
+        return asker.random.choice(names)
 
     def _pages(self, asker: _Asker) -> Iterator[Look]:
         """Ask for the rows of a store, page by page, each of the epoch that it names."""
-        store = self._store(asker, "keyed")
+        store = self._store(asker)
         after: str | None = None
         cursor: dict[str, str] = {}
-        while store is not None:
+        while True:
             document = asker.get(f"/stores/{store}", limit=str(PAGE), **cursor)
             rows = [[row["key"], None, None, row["value"]] for row in document["rows"]]
             is_last = document.get("cursor") is None
@@ -127,14 +148,30 @@ class Clients:
             after, cursor = rows[-1][0], {"cursor": document["cursor"]}
 
     def _keys(self, asker: _Asker) -> Iterator[Look]:
-        store = self._store(asker, "keyed")
-        if store is not None:
-            keys = asker.random.sample(KEYS, 4)
-            least = {} if asker.least is None else {"min_epoch": str(asker.least)}
-            document = asker.ask("POST", f"/stores/{store}/get", params=least, json={"keys": keys})
-            found = {row["key"]: row["value"] for row in document["rows"] if row is not None}
-            some = {"store": store, "keys": keys, "found": found}
-            yield {"epoch": document["epoch"], "some": some}
+        store, keys = self._store(asker), asker.random.sample(KEYS, 4)
+        least = {} if asker.least is None else {"min_epoch": str(asker.least)}
+        document = asker.ask("POST", f"/stores/{store}/get", params=least, json={"keys": keys})
+        found = {row["key"]: row["value"] for row in document["rows"] if row is not None}
+        some = {"store": store, "keys": keys, "found": found}
+        yield {"epoch": document["epoch"], "some": some}
+
+    def _next(self, asker: _Asker) -> Iterator[Look]:
+        """Ask for the epoch after the newest that it knows, which mostly is still to come."""
+        asker.least = asker.seen + 1
+        yield from self._keys(asker)
+
+    def _frames(self, place: str, read: Read) -> Way:
+        rng = random.Random(f"{self._seed}-{place}-frames")
+        sure = {name: self._shapes[name] for name in self._sure}
+        frames = Frames(self._addresses[place], self._token_file, sure, rng, read)
+        return lambda _asker: frames.looks()
+
+    def _changes(self, place: str) -> Way:
+        rng = random.Random(f"{self._seed}-{place}-changes")
+        sure = {name: self._shapes[name] for name in self._sure}
+        follower = Follower(self._addresses[place], self._token, sure, rng)
+        self._followers.append(follower)
+        return lambda _asker: follower.looks()
 
     def _sql(self, asker: _Asker) -> Iterator[Look]:
         """Ask for the sums of two stores in one statement."""

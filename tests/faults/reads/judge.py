@@ -62,21 +62,28 @@ class Judge:
             self._wrong(look, f"is older than what was asked for, {look['least']}")
         for store, rows in look.get("stores", {}).items():
             self._compare(look, store, rows, self._book.at(epoch, _base(store)))
+        if "held" in look:
+            self._judge_held(look, **look["held"])
         if "page" in look:
             self._judge_page(look, **look["page"])
         if "some" in look:
-            some = look["some"]
-            held = self._book.at(epoch, some["store"])
-            wanted = {
-                key: held[key, None, None] for key in some["keys"] if (key, None, None) in held
-            }
-            if wanted != some["found"]:
-                self._wrong(look, f"{some['store']} has {wanted}, not {some['found']}")
+            self._judge_some(look, **look["some"])
         for store, sums in look.get("sums", {}).items():
-            held = self._book.at(epoch, store)
-            total = sum(held.values()) if self._shapes[store].value == "int" else len(held)
-            if sums != [len(held), total]:
-                self._wrong(look, f"{store} adds up to {[len(held), total]}, not {sums}")
+            self._judge_sums(look, store, sums)
+
+    def _judge_some(
+        self, look: Mapping[str, Any], *, store: str, keys: Sequence[str], found: Mapping[str, Any]
+    ) -> None:
+        held = self._book.at(look["epoch"], store)
+        wanted = {key: held[key, None, None] for key in keys if (key, None, None) in held}
+        if wanted != found:
+            self._wrong(look, f"{store} has {wanted}, not {found}")
+
+    def _judge_sums(self, look: Mapping[str, Any], store: str, sums: Sequence[int]) -> None:
+        held = self._book.at(look["epoch"], store)
+        total = sum(held.values()) if self._shapes[store].value == "int" else len(held)
+        if sums != [len(held), total]:
+            self._wrong(look, f"{store} adds up to {[len(held), total]}, not {sums}")
 
     def _compare(
         self, look: Mapping[str, Any], store: str, rows: Sequence[Sequence[Any]], wanted: Contents
@@ -86,6 +93,34 @@ class Judge:
             self._wrong(look, f"{store} shows rows twice")
         if found != wanted:
             self._wrong(look, f"{store}: {_difference(found, wanted)}")
+
+    def _judge_held(
+        self,
+        look: Mapping[str, Any],
+        *,
+        store: str,
+        prefix: str,
+        rows: Sequence[Sequence[Any]],
+        before: int | None,
+    ) -> None:
+        """What changes add up to is what the epoch left, and none was left out before it.
+
+        A replica may go over several epochs at once.
+        """
+
+        def left(epoch: int) -> Contents:
+            held = self._book.at(epoch, store)
+            return {place: value for place, value in held.items() if place[0].startswith(prefix)}
+
+        self._compare(look, store, rows, left(look["epoch"]))
+        if before is None or look["place"] != "app":
+            return
+        was = left(before)
+        for epoch in range(before + 1, look["epoch"]):
+            if epoch in self._book and left(epoch) != was:
+                what = _difference(was, left(epoch))
+                self._wrong(look, f"{store}: no change was sent of epoch {epoch}: {what}")
+                return
 
     def _judge_page(
         self,

@@ -15,10 +15,13 @@ from mustela.stores import CustomStore, query_method
 from tests.faults.kinds.kind import Sent
 
 __all__ = [
+    "BY_KEY",
     "KEYS",
     "KEY_GROUPS",
+    "PARTITIONS",
     "RELEASES",
     "SHAPES",
+    "TTL_MS",
     "WINDOW_MS",
     "Program",
     "Shape",
@@ -28,8 +31,11 @@ __all__ = [
 
 KEYS = tuple(f"k{n:02}" for n in range(24))
 KEY_GROUPS = 4
+PARTITIONS = 2
 WINDOW_MS = 3_000
 GAP_MS = 400
+TTL_MS = 700
+"""So old that of the keys some have expired, and others not."""
 RELEASES = 3
 _GRACE = timedelta(hours=1)
 _HISTORY = timedelta(days=1)
@@ -64,7 +70,8 @@ class Shape(NamedTuple):
     """A kind of store, and what leads to it.
 
     Attributes:
-        layout: How its rows are kept: ``keyed``, ``window``, ``session``, ``versioned``, ``lines``.
+        layout: How its rows are kept: ``keyed``, ``expiring``, ``global``, ``window``, ``session``,
+            ``versioned``, ``lines``.
         value: How its values are kept: ``int``, ``str`` or ``json``.
         topic: What it reads, without prefix.
         build: Makes it of a stream of that topic, or of the builder if it begins with a table.
@@ -86,6 +93,12 @@ def _count(rows: Any, name: str) -> None:
 
 def _reduce(rows: Any, name: str) -> None:
     rows.group_by_key().reduce(_last, store=name, name=name)
+
+
+def _recent(rows: Any, name: str) -> None:
+    ttl = timedelta(milliseconds=TTL_MS)
+    kept = Materialized[str, int](store=name, ttl=ttl, ttl_by="processing_time")
+    rows.group_by_key().count(materialized=kept, name=name)
 
 
 def _sum(rows: Any, name: str) -> None:
@@ -115,6 +128,15 @@ def _table(builder: Any, topic: str) -> None:
     builder.table(topic, key=str, value=str, store="rows")
 
 
+def _fresh(builder: Any, topic: str) -> None:
+    kept = Materialized[str, str](store="fresh", ttl=timedelta(milliseconds=TTL_MS))
+    builder.table(topic, key=str, value=str, materialized=kept)
+
+
+def _shops(builder: Any, topic: str) -> None:
+    builder.global_table(topic, key=str, value=str, store="shops")
+
+
 def _documents(builder: Any, topic: str) -> None:
     kept = Materialized[str, Any](store="documents", index={"city": "address.city"})
     builder.table(topic, key=str, value=dict, materialized=kept)
@@ -138,12 +160,18 @@ SHAPES = {
     "windows": Shape("window", "int", "in", _windows),
     "sessions": Shape("session", "int", "in", _sessions),
     "notes": Shape("lines", "str", "in", _notes),
+    "recent": Shape("expiring", "int", "in", _recent),
     "rows": Shape("keyed", "str", "rows", _table),
+    "fresh": Shape("expiring", "str", "fresh", _fresh),
+    "shops": Shape("global", "str", "shops", _shops),
     "documents": Shape("keyed", "json", "documents", _documents),
     "versions": Shape("versioned", "str", "versions", _versions),
     "regrouped": Shape("keyed", "int", "owners", _regrouped),
 }
 """By name, the stores that a program may have."""
+
+BY_KEY = ("keyed", "expiring", "global")
+"""The layouts of stores that have one row of a key."""
 
 _WAYS = ("as it is", "mapped", "filtered", "rekeyed")
 
@@ -214,10 +242,10 @@ class Program:
 def draw(seed: int, release: int) -> Program:
     """Draw the program of a seed; each release has one store more than the one before.
 
-    The first has two with plain keys at least, and four to six in all.
+    The first has two of its own with a row of a key at least, and four to six in all.
     """
     rng = random.Random(f"reads-{seed}")
-    keyed = [name for name, shape in SHAPES.items() if shape.layout == "keyed"]
+    keyed = [name for name, shape in SHAPES.items() if shape.layout in ("keyed", "expiring")]
     first = rng.sample(keyed, 2)
     others = [name for name in SHAPES if name not in first]
     count = rng.randint(2, 4) + RELEASES - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from mustela import App
 from mustela.stores import Snapshot
-from tests.faults.reads.program import KEYS, Program, Shape, draw
+from tests.faults.reads.program import BY_KEY, KEYS, Program, Shape, draw
 
 __all__ = ["PROGRAM", "TOLD", "make_app", "rows_of", "rows_of_all", "tell"]
 
@@ -20,7 +20,7 @@ TOLD = "everything"
 
 def rows_of(handle: Any, shape: Shape) -> list[list[Any]]:
     """Return all rows of a store: key, start, end, value."""
-    if shape.layout == "keyed":
+    if shape.layout in BY_KEY:
         return [[key, None, None, value] for key, value in handle.items()]
     if shape.layout == "versioned":
         return [[key, None, None, version.value] for key, version in handle.all()]
