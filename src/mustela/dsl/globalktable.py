@@ -136,7 +136,7 @@ def check_copied(store: StoreSpec | None, *, at: Origin) -> None:
     Raises:
         BadOptionError: If it has rows beside those of records, such as an index.
     """
-    if store is None or not store.keeps_more:
+    if store is None or not (store.keeps_more or store.indexes):
         return
     msg = f"a global table or store cannot be kept in store {store.name!r}"
     raise BadOptionError(

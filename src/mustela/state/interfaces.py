@@ -198,7 +198,9 @@ class StoreSpec:
 
     @property
     def keeps_more(self) -> bool:
-        """Whether the store has further rows besides those that steps see.
+        """Whether the store has further rows in its changelog besides those that steps see.
+
+        The lines of indexes are in local files alone.
 
         Example:
             >>> StoreSpec(name="counts").keeps_more
@@ -206,6 +208,8 @@ class StoreSpec:
             >>> StoreSpec(name="counts", max_entries=100).keeps_more
             True
         """
+        if self.indexes:
+            return False
         rows = object()
         return self.traits.rows(rows, self) is not rows
 

@@ -44,6 +44,7 @@ class Clients:
         sure: The stores that are there in every release.
         seed: For what is random.
         spark: A session that reads data frames, too.
+        streams: Whether some follow changes and read data frames.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Clients:
         *,
         seed: int,
         spark: Any = None,
+        streams: bool = True,
     ) -> None:
         self._addresses = addresses
         self._token_file = token
@@ -78,7 +80,7 @@ class Clients:
             "both by turns": ("", self._keys),
             "the next epoch of both": ("", self._next),
         }
-        for place in addresses:
+        for place in addresses if streams else ():
             said = "application" if place == "app" else place
             ways[f"frames of the {said}"] = place, self._frames(place, read_by_source)
             ways[f"changes of the {said}"] = place, self._changes(place)

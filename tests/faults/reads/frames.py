@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mustela.client.asking import unavailable
 from mustela.client.errors import RemoteRefusedError
 from mustela.frames.data_source import MustelaDataSource
 from mustela.spark_source import hold
@@ -28,6 +29,7 @@ Read = Callable[[Mapping[str, str]], Table]
 LIFETIME_S = 30
 _GONE = (404, 410)
 """An epoch, or a frame, that ended with the process that kept it."""
+_NO_ANSWER = ("REMOTE_UNAVAILABLE", "status: 404", "status: 410")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -65,9 +67,17 @@ def spark_session() -> Any:
 def reader_by_spark(session: Any) -> Read:
     """Return what reads a store as a data frame of a session."""
 
+    from pyspark.errors import PySparkException
+
     def read(options: Mapping[str, str]) -> Table:
-        found = session.read.format("mustela").options(**options).load()
-        return found.toArrow().to_pylist()
+        try:
+            found = session.read.format("mustela").options(**options).load()
+            return found.toArrow().to_pylist()
+        except PySparkException as error:
+            # Spark hands on the text of what its Python processes raise, and no more.
+            if any(told in str(error) for told in _NO_ANSWER):
+                raise unavailable("Spark was told so") from None
+            raise
 
     return read
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mustela import StreamsBuilder, TopologyTestDriver
+from mustela import Materialized, StreamsBuilder, TopologyTestDriver
 from mustela.admin.data.changes import StreamLimits
 from mustela.admin.data.hidden import Hidden
 from mustela.clock import ManualClock
@@ -222,6 +222,25 @@ def test_rows_with_a_time_to_live_are_shown_without_what_is_kept_beside_them(
         lambda: None, lambda: served.commits(2, recent={key_row(b"r"): stored, index: b""})
     )
     assert events[-1][2]["rows"] == [{"key": "r", "value": 7, "timestamp": 5}]
+
+
+def test_a_store_with_an_index_is_followed_like_any_other() -> None:
+    """The lines of an index are not in the changelog: its rows lie under their own keys."""
+    builder = StreamsBuilder()
+    kept = Materialized(store="shops", index={"city": "city"})
+    builder.table("shops", key=str, value=dict, materialized=kept)
+    with TopologyTestDriver(builder.build(), key_groups=2) as driver:
+        driver.create_input_topic("shops").pipe_input("a", {"city": "Oslo"}, timestamp=5)
+        served = Served(driver)
+        rome = pack_timestamped(b'{"city": "Rome"}', 6)
+        events = Stream(served, "/stores/shops/changes").run(
+            lambda: None, lambda: served.commits(2, shops={b"a": None, b"b": rome})
+        )
+    assert events[0][2]["rows"] == [{"key": "a", "value": {"city": "Oslo"}, "timestamp": 5}]
+    assert events[-1][2]["rows"] == [
+        {"key": "a", "deleted": True},
+        {"key": "b", "value": {"city": "Rome"}, "timestamp": 6},
+    ]
 
 
 def test_an_epoch_with_many_rows_is_several_events_of_which_the_last_has_its_id(
