@@ -92,6 +92,9 @@ class Process:
     watermark: int = -1
     epoch: int = -1
     _log: LogOutput | None = None
+    _specs: dict[tuple[int, int], EnvironmentSpec] = field(
+        default_factory=dict[tuple[int, int], EnvironmentSpec]
+    )
     _settled: set[tuple[int, bool]] = field(default_factory=set[tuple[int, bool]])
     reading_since: dict[tuple[str, int, int], ReadingSince] = field(
         default_factory=dict[tuple[str, int, int], ReadingSince]
@@ -237,7 +240,10 @@ class Process:
 
     def environment(self, stage: int, group: int) -> LmdbEnvironment:
         """Return the open environment of one key group in one stage."""
-        return self.environment_of(self.program.environment(stage, group))
+        spec = self._specs.get((stage, group))
+        if spec is None:
+            spec = self._specs[stage, group] = self.program.environment(stage, group)
+        return self.environment_of(spec)
 
     def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
         """Return the open environment of any specification."""

@@ -403,12 +403,12 @@ class Condition(Enum):
             >>> Condition.FOLDABLE.ready, Condition.BEHIND.ready
             (True, False)
         """
-        return self in {Condition.CURRENT, Condition.FOLDABLE}
+        return self is Condition.CURRENT or self is Condition.FOLDABLE  # no hash: it is asked often
 
     @property
     def catches_up(self) -> bool:
         """Return whether reading the changelogs from `Environment.positions` makes it current."""
-        return self in {Condition.BEHIND, Condition.EMPTY}
+        return self is Condition.BEHIND or self is Condition.EMPTY
 
     @property
     def must_destroy(self) -> bool:

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from mustela.processes import boot_id
-from mustela.state.directories import environment_path
 from mustela.state.faults import StateNotReadyError
 from mustela.state.interfaces import EnvironmentSpec
 from mustela.state.kinds.indexing import digest_of
@@ -14,6 +13,9 @@ from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
 
 __all__ = ["EnvironmentRegistry"]
+
+_Place = tuple[str, str, int]
+"""Application, stage and key group, which name a directory; see `environment_path`."""
 
 
 class EnvironmentRegistry:
@@ -58,7 +60,7 @@ class EnvironmentRegistry:
         self._boot = boot_id() if boot is None else boot
         self._open_max = open_max
         self._pid = os.getpid()
-        self._open: dict[Path, LmdbEnvironment] = {}
+        self._open: dict[_Place, LmdbEnvironment] = {}
 
     @property
     def state_dir(self) -> Path:
@@ -72,15 +74,15 @@ class EnvironmentRegistry:
             StateNotReadyError: If its path is open under another specification.
         """
         known = self._mine()
-        path = environment_path(self._state_dir, spec)
-        found = known.pop(path, None)
+        place = spec.application_id, spec.stage, spec.group
+        found = known.pop(place, None)
         if found is None:
             self._make_room(known)
             found = LmdbEnvironment(self._state_dir, spec, boot=self._boot, options=self._options)
-        known[path] = found
+        known[place] = found
         if found.spec is not spec and _layout(found.spec) != _layout(spec):
-            msg = f"{path} is open under another specification"
-            raise StateNotReadyError(msg, fix="close it first", fields={"path": str(path)})
+            msg = f"{found.path} is open under another specification"
+            raise StateNotReadyError(msg, fix="close it first", fields={"path": str(found.path)})
         return found
 
     def close_all(self, *, clean: bool) -> None:
@@ -90,7 +92,7 @@ class EnvironmentRegistry:
             _, environment = known.popitem()
             environment.close(clean=clean)
 
-    def _mine(self) -> dict[Path, LmdbEnvironment]:
+    def _mine(self) -> dict[_Place, LmdbEnvironment]:
         if self._pid != os.getpid():
             for environment in self._open.values():
                 environment.close(clean=False)
@@ -98,12 +100,12 @@ class EnvironmentRegistry:
             self._pid = os.getpid()
         return self._open
 
-    def _make_room(self, known: dict[Path, LmdbEnvironment]) -> None:
-        for path in list(known):
+    def _make_room(self, known: dict[_Place, LmdbEnvironment]) -> None:
+        for place in list(known):
             if len(known) < self._open_max:
                 return
-            if not known[path].busy:
-                known.pop(path).close(clean=False)
+            if not known[place].busy:
+                known.pop(place).close(clean=False)
 
 
 def _layout(spec: EnvironmentSpec) -> tuple[object, ...]:

@@ -61,6 +61,10 @@ class Copies(Protocol):
         """Queries for the bounds and times of logs."""
         ...
 
+    def environment(self, stage: int, group: int) -> LmdbEnvironment:
+        """Return the open environment of one key group in one stage."""
+        ...
+
     def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
         """Return the open environment of a specification."""
         ...

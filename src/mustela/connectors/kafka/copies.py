@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from mustela.errors import InvariantError
 from mustela.faultpoints import reach
 from mustela.plan.epoch import Program, changelog_topic
 from mustela.processes import collection_paused
-from mustela.state.faults import StateNotReadyError
+from mustela.state.faults import StateDamagedError, StateNotReadyError
 from mustela.state.interfaces import (
     Committed,
     Condition,
@@ -78,7 +79,7 @@ def make_current(
     Raises:
         StateAheadError: If the environment is ahead of the epochs topic.
     """
-    environment = process.environment_of(process.program.environment(stage, group))
+    environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         return environment, {}
     path = environment.path
@@ -100,6 +101,9 @@ def open_current(
         committed: The committed state.
         restored: Takes the number of records that were read from changelogs, by store.
     """
+    with suppress(StateNotReadyError, StateDamagedError):  # nearly always it is current
+        environment = process.environment(stage, group)
+        return environment, environment.snapshot(committed)
     tries = _TRIES
     while True:
         environment, read = make_current(process, stage, group, committed)

@@ -86,6 +86,10 @@ class ReplicaCopies:
             Path(program.state_dir), options=options, boot=boot, open_max=max(256, groups)
         )
 
+    def environment(self, stage: int, group: int) -> LmdbEnvironment:
+        """Return the open environment of one key group in one stage."""
+        return self._registry.get(self.program.environment(stage, group))
+
     def environment_of(self, spec: EnvironmentSpec) -> LmdbEnvironment:
         """Return the open environment of a specification."""
         return self._registry.get(spec)
@@ -96,8 +100,7 @@ class ReplicaCopies:
         Raises:
             StateNotReadyError: If it has moved on since, or is not there yet.
         """
-        environment = self._registry.get(self.program.environment(stage.index, group))
-        return environment.snapshot(mark.committed(stage.logged))
+        return self.environment(stage.index, group).snapshot(mark.committed(stage.logged))
 
     def close(self, *, clean: bool) -> None:
         """Close the copies; ``clean`` syncs them and marks them clean."""
