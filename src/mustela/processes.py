@@ -14,11 +14,14 @@ __all__ = [
     "boot_id",
     "collection_paused",
     "listening_users",
+    "queued_seconds",
     "read_process",
     "resident_bytes",
 ]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SCHEDULED: Final = Path("/proc/thread-self/schedstat")
+_NS_PER_S: Final = 1e9
 _SOCKETS: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTENS: Final = "0A"
 
@@ -70,6 +73,21 @@ def read_process(pid: int) -> ProcessStat | None:
         cpu_ticks=int(fields[11]) + int(fields[12]),
         resident_pages=int(fields[21]),
     )
+
+
+def queued_seconds(source: Path = _SCHEDULED) -> float:
+    """Return how long this thread has waited for a core since it began; 0 if nobody knows.
+
+    Work took so much longer than it does where nothing else runs.
+
+    Example:
+        >>> 0 <= queued_seconds()
+        True
+    """
+    try:
+        return int(source.read_bytes().split()[1]) / _NS_PER_S
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def boot_id(source: Path = _BOOT_ID) -> str:

@@ -19,6 +19,7 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.log import read_between, read_last_record
 from mustela.connectors.kafka.ranges import RangeReader
+from mustela.connectors.kafka.small_fetch import OffsetRange
 from mustela.connectors.kafka.splitting import split_ranges
 from mustela.connectors.kafka.tools import TailOptions, send, tail
 from mustela.plan.ranges import SourceRange
@@ -404,3 +405,37 @@ def test_a_range_that_was_fetched_ahead_is_read_as_any_other(
     assert (chunk.values, chunk.timestamps) == (numbered(second, 100)[40:], [])
     reader.ahead("there-is-no-such-topic", 0, 0)
     assert values_of(reader, first, 0, 5) == numbered(first, 100)[:5]
+
+
+def test_small_ranges_of_many_partitions_come_together(
+    make_topic: MakeTopic,
+    make_sink: MakeSink,
+    properties: dict[str, Any],
+    admin: KafkaAdmin,
+) -> None:
+    """They are what reads of their own give, whatever is between and behind the records."""
+    topics, sink = [make_topic() for _ in range(3)], make_sink()
+    for number, topic in enumerate(topics):
+        commit_rows(sink, topic, numbered(f"a{number}-", 5 + number))
+        abort_rows(sink, topic, numbered("x", 20))
+        commit_rows(sink, topic, numbered(f"b{number}-", 4))
+        await_end(admin, topic, 5 + number + 1 + 21 + 5)
+    ends = [3, 20, 7 + 1 + 21 + 5]
+    wanted = [OffsetRange(topic, 0, 1, end) for topic, end in zip(topics, ends, strict=True)]
+    alone, together = RangeReader(properties), RangeReader(properties)
+    for _ in range(3):
+        together.gather([*wanted, OffsetRange("nowhere", 0, 5, 5)])
+        assert all(fetched.position == one.end for one, fetched in together._together.items())
+        for one in wanted:
+            read = values_of(together, one.topic, one.start, one.end)
+            assert read == values_of(alone, one.topic, one.start, one.end)
+        assert not together._together
+    assert together._made == 1
+    together.gather([*wanted, OffsetRange("nowhere", 0, 0, 5)])
+    for one in wanted:  # a topic that is not there takes nothing from the others
+        read = values_of(together, one.topic, one.start, one.end)
+        assert read == values_of(alone, one.topic, one.start, one.end)
+    with pytest.raises(SourceGone):
+        values_of(RangeReader(properties, read_timeout=1), "nowhere", 0, 5)
+    alone.close()
+    together.close()

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from mustela.processes import boot_id, read_process
+from mustela.processes import boot_id, queued_seconds, read_process
 from tests.patience import PATIENCE_S
 
 
@@ -38,3 +38,13 @@ def test_the_boot_has_a_name(tmp_path: Path) -> None:
     """Linux names each boot; elsewhere the name is empty."""
     assert len(boot_id()) == 36
     assert boot_id(tmp_path / "absent") == ""
+
+
+def test_time_without_a_core_is_what_the_kernel_says(tmp_path: Path) -> None:
+    """Where it does not say so, none is known."""
+    told = tmp_path / "schedstat"
+    told.write_bytes(b"404019 2500000000 2\n")
+    assert queued_seconds(told) == 2.5
+    told.write_bytes(b"")
+    assert queued_seconds(told) == 0.0
+    assert queued_seconds(tmp_path / "none") == 0.0

@@ -372,7 +372,8 @@ class TaskReport:
         counters: Counts by name.
         restored: Records read from changelogs, by store; 0 for a store that has none, and has lost
             rows that only the local copy had.
-        seconds: Time spent, by part.
+        seconds: Time spent, by part; ``waited`` is that without a core or the broker's
+            answer.
         failure: Why it failed, if it did.
         pid: The process that ran it.
         traced: Spans for records that carry a trace context.

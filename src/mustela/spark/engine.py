@@ -337,6 +337,7 @@ class SparkEngine:
         reports: list[TaskReport] = []
         try:
             if reading is None and self._small.has(order):
+                order = self._small.narrowed(order)
                 job = self._residents.run(order)
             else:
                 self._residents.leave()

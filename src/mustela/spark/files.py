@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from mustela.connectors.kafka.small_fetch import OffsetRange
 from mustela.model import Headers
 from mustela.plan.files import LETTERS, Files, Segment, row_place
 from mustela.plan.ranges import RawChunk
@@ -131,6 +132,9 @@ class FileReader:
                 self._open.clear()
             file = self._open[path] = pa.ipc.open_file(pa.memory_map(path))
         return file
+
+    def gather(self, wanted: Sequence[OffsetRange]) -> None:
+        """Do nothing: there is nobody to ask."""
 
     def ahead(self, topic: str, partition: int, start: int) -> None:
         """Do nothing: the operating system reads ahead."""

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from mustela.connectors.kafka.copies import open_current
+from mustela.connectors.kafka.small_fetch import OffsetRange
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.task import LaneGroup, Lookups
 from mustela.kernel.wiring import WiredPlan
@@ -58,6 +59,14 @@ class WorkerSite:
     def options(self) -> KernelOptions:
         """The kernel's options."""
         return self._process.options
+
+    def gather(self) -> None:
+        """Fetch all that a task reads with one question, if it is little."""
+        topics = self._process.program.plan.topics
+        ranges = self._order.ranges[self._task]
+        self._process.reader.gather(
+            [OffsetRange(topics[part.topic_index], *part[1:4]) for part in ranges]
+        )
 
     def chunks(self, source_range: SourceRange, *, goes_on: bool) -> Iterator[RawChunk]:
         """Read a range: few records at once where what is too many is read in vain."""

@@ -9,8 +9,9 @@ saved is the job, once such a task stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -57,13 +58,27 @@ class SmallEpochs:
             return False
         return _offsets(order.ranges) <= max(_FEW, _GROWTH * self._records)
 
+    def narrowed(self, order: EpochOrder) -> EpochOrder:
+        """Return the order of a small epoch: all ranges in one source task, all groups in one lane.
+
+        One task does them one after the other anyway, and each costs as much as many records. There
+        is a source task even if there is nothing to read: it may have a schedule.
+        """
+        return replace(order, lanes=1, ranges=(tuple(chain.from_iterable(order.ranges)),))
+
     def learn(self, reports: Sequence[TaskReport]) -> None:
-        """Take in how long the tasks of an epoch worked."""
-        self._seconds = sum(
-            report.seconds.get("source", 0.0) + report.seconds.get("lane", 0.0)
-            for report in reports
-        )
+        """Take in how long the tasks of an epoch worked.
+
+        That they waited for a core, or for the broker, says nothing of their work: a machine that
+        is busy with other things would have the dearer jobs, and so still more to do.
+        """
+        self._seconds = sum(_worked(report.seconds) for report in reports)
         self._records = _offsets(report.ranges for report in reports)
+
+
+def _worked(seconds: Mapping[str, float]) -> float:
+    took = seconds.get("source", 0.0) + seconds.get("lane", 0.0)
+    return max(0.0, took - seconds.get("waited", 0.0))
 
 
 def _offsets(tasks: Iterable[Iterable[SourceRange | RangeReport]]) -> int:

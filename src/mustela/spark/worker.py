@@ -27,7 +27,7 @@ from mustela.kernel.task import LaneTask, LoggedRows, SourceTask
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, RestoreOrder, TaskReport
 from mustela.plan.ranges import RangeReport
-from mustela.processes import collection_paused
+from mustela.processes import collection_paused, queued_seconds
 from mustela.spark.busy import Activity
 from mustela.spark.frames import (
     EXCHANGE,
@@ -132,11 +132,14 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
     process.watermark, process.epoch = order.event_time.before, order.token.epoch
     outbox = Outbox(process, order, 0, task)
     report = outbox.report
-    started = time.perf_counter()
+    started, waited, queued = time.perf_counter(), 0.0, queued_seconds()
     process.note.begin(0, task)
     try:
         _settle_in(process, order)
-        with closing(SourceTask(WorkerSite(process, order, report), order, report).run()) as run:
+        site = WorkerSite(process, order, report)
+        site.gather()
+        waited, queued = time.perf_counter() - started, queued_seconds()
+        with closing(SourceTask(site, order, report).run()) as run:
             for runner in run:
                 process.note.at(Activity.READ)
                 yield from outbox.send(runner.take_output())
@@ -148,6 +151,7 @@ def source_parcels(process: Process, order: EpochOrder, task: int) -> Iterator[P
         report.measured.clients.update(process.reader.statistics())
         let_go_of_mapped_files()
     report.seconds["source"] = time.perf_counter() - started
+    report.seconds["waited"] = waited + queued_seconds() - queued
     if len(process.program.plan.stages) > 1:
         yield from outbox.markers(report.ranges, failed=report.failure is not None)
     yield from outbox.finish()
@@ -177,7 +181,7 @@ def lane_parcels(
     if order.placement is not None:
         report.away = not is_here(order.placement.hosts[lane])
         report.counters["lanes_away"] = int(report.away)
-    started = time.perf_counter()
+    started, queued = time.perf_counter(), queued_seconds()
     mine: list[Frame] = []
     markers: list[RangeReport] = []
     failed = False
@@ -207,6 +211,7 @@ def lane_parcels(
             if not process.program.spool_dir:
                 report.callers = process.callers()
     report.seconds["lane"] = time.perf_counter() - started
+    report.seconds["waited"] = queued_seconds() - queued
     if stage < len(process.program.plan.stages) - 1:
         bad = failed or report.failure is not None
         body = dump_object((markers if lane == 0 else [], bad))

@@ -68,6 +68,26 @@ def test_nothing_is_known_of_the_first_epoch() -> None:
     assert not seen(reports(500, 0.01), reports(500, 9.0)).has(order(500))
 
 
+def test_waiting_for_a_core_is_no_work() -> None:
+    """Else a machine that others keep busy would have all epochs as jobs, which cost more."""
+    slow = reports(500, 0.3, 0.2)
+    for report in slow:
+        report.seconds["waited"] = 0.24 if report.stage == 0 else 0.19
+    assert not seen(slow).has(order(500))
+    for report in slow:
+        report.seconds["waited"] += 0.02
+    assert seen(slow).has(order(500))
+
+
+def test_a_small_epoch_has_one_source_task_and_one_lane() -> None:
+    """One behind the other, each costs what it costs to begin."""
+    narrow = SmallEpochs(PROGRAM).narrowed(order(10))
+    (ranges,) = narrow.ranges
+    assert [part[2:4] for part in ranges] == [(0, 5), (5, 10)]
+    assert PROGRAM.lanes_in(narrow) == 1
+    assert SmallEpochs(PROGRAM).narrowed(replace(order(0), ranges=((),))).ranges == ((),)
+
+
 def test_an_epoch_of_many_more_records_is_not_small() -> None:
     """Unless they are few: then what the last one took is not about them."""
     small = seen(reports(500, 0.01))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -22,6 +22,14 @@ from mustela.connectors.kafka.errors import (
     kind_of,
 )
 from mustela.connectors.kafka.metadata import METADATA_LAG_S
+from mustela.connectors.kafka.small_fetch import (
+    TOGETHER_RECORDS_MAX,
+    Fetched,
+    OffsetRange,
+    SmallFetch,
+    append_bare,
+    append_full,
+)
 from mustela.errors import InvariantError, MustelaError
 from mustela.plan.ranges import RawChunk
 
@@ -90,6 +98,7 @@ class RangeReader:
         self._free: list[_Client] = []
         self._made = 0
         self._ahead: dict[tuple[str, int, int], _Client] = {}
+        self._together: dict[OffsetRange, Fetched] = {}
 
     @classmethod
     def shared(cls, properties: Mapping[str, Any], *, read_timeout: float = 30.0) -> RangeReader:
@@ -125,8 +134,36 @@ class RangeReader:
         else:
             self._ahead[place] = client
 
+    def gather(self, wanted: Sequence[OffsetRange]) -> None:
+        """Fetch what later reads will ask for, if it is little: one question for all partitions.
+
+        A read of its own takes the broker's answer, and the client some work, for each partition.
+        It is a hint: what does not come as usual is left to the reads, which say what it is.
+
+        Args:
+            wanted: Ranges; of each partition the first one is fetched, for just that read.
+        """
+        first = {(one.topic, one.partition): one for one in reversed(wanted) if one.start < one.end}
+        few = sum(one.end - one.start for one in wanted) <= TOGETHER_RECORDS_MAX
+        if len(first) < 2 or not few or not (self._free or self._made < CONSUMERS_MAX):
+            return
+        places = [TopicPartition(*one[:3]) for one in first.values()]
+        client = self._take()
+        fetch = SmallFetch(client.consumer, first.values())
+        try:
+            for where in places:
+                client.hear_of(where.topic, where.partition, self._read_timeout)
+            client.consumer.incremental_assign(places)
+            fetch.run()
+        except KafkaException:
+            fetch.is_sound = False
+        finally:
+            self._give_back(client, *places, sound=fetch.is_sound)
+        self._together = fetch.found
+
     def drop_ahead(self) -> None:
         """Fetch no more of what was begun ahead and not read."""
+        self._together.clear()
         for place in list(self._ahead):
             self._drop(place)
 
@@ -166,6 +203,11 @@ class RangeReader:
             ReadTimedOut: If nothing arrived for the read timeout.
             BrokerUnavailable: The same, and no broker answers.
         """
+        had = self._together.pop(OffsetRange(topic, partition, start, end), None)
+        if had is not None:
+            if had.chunk.offsets:
+                yield had.chunk
+            start = had.position
         if start >= end:
             return
         where = TopicPartition(topic, partition, start)
@@ -175,8 +217,8 @@ class RangeReader:
         try:
             if pointed is None:
                 self._point(client, where)
-            append = _append_bare if bare else _append
-            position = yield from self._chunks(client, where, end, max_batch, append)
+            add = append_bare if bare else append_full
+            position = yield from self._chunks(client, where, end, max_batch, add)
             sound = True
             stays = goes_on and position == end
         except GeneratorExit:
@@ -189,7 +231,7 @@ class RangeReader:
             if stays:
                 self._ahead[topic, partition, end] = client
             else:
-                self._give_back(client, where, sound)
+                self._give_back(client, where, sound=sound)
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return what the consumers that no read uses have told of themselves since last asked."""
@@ -216,10 +258,10 @@ class RangeReader:
         self._made += 1
         return _Client(consumer, errors, {})
 
-    def _give_back(self, client: _Client, where: TopicPartition, sound: bool) -> None:
+    def _give_back(self, client: _Client, *places: TopicPartition, sound: bool) -> None:
         if sound:
             try:
-                client.consumer.incremental_unassign([where])
+                client.consumer.incremental_unassign(list(places))
             except KafkaException:
                 sound = False
         if sound:
@@ -256,7 +298,7 @@ class RangeReader:
                 self._check_progress(missing, where, (position, end), heard)
                 continue
             reached = position
-            if any(map(_ERROR, messages)):
+            if any(map(Message.error, messages)):
                 messages, reached = self._without_events(missing, messages, where, position)
             if messages or reached >= 0:
                 heard = perf_counter()
@@ -406,35 +448,6 @@ class _Missing:
             self._since = now
         elif now - self._since > METADATA_LAG_S:
             raise _gone(self._where)
-
-
-_ERROR = Message.error
-_OFFSET = Message.offset
-_KEY = Message.key
-_VALUE = Message.value
-_TIMESTAMP = Message.timestamp
-_HEADERS = Message.headers
-
-
-def _append(chunk: RawChunk, messages: Sequence[Message]) -> None:
-    """Add records to a chunk. This is the hot path of every read."""
-    before = len(chunk.offsets)
-    _append_bare(chunk, messages)
-    chunk.timestamps += [stamp for _, stamp in map(_TIMESTAMP, messages)]
-    headers: list[Any] = list(map(_HEADERS, messages))
-    if chunk.headers is not None or any(headers):
-        if chunk.headers is None:
-            chunk.headers = [()] * before
-        chunk.headers += [tuple(some) if some else () for some in headers]
-
-
-def _append_bare(chunk: RawChunk, messages: Sequence[Message]) -> None:
-    # The client's stub allows None, which only an event's offset can be.
-    chunk.offsets += cast("Iterator[int]", map(_OFFSET, messages))
-    chunk.keys += map(_KEY, messages)
-    chunk.values += map(_VALUE, messages)
-    epoch = messages[-1].leader_epoch()
-    chunk.leader_epoch = -1 if epoch is None else epoch
 
 
 def _check_order(messages: Sequence[Message], position: int) -> None:
