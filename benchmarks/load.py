@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import time
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -22,8 +24,33 @@ from benchmarks.records import Record
 MARKER = b"@"
 MARKED_SHARE = 10
 """In counting workloads one record in ten carries a stamp, as a word or key of its own."""
+WINDOW_US: Final = 10_000_000
+CLOSED_US: Final = 15_000_000
+"""Windows of the workload w5, and when one is over, from its beginning on."""
+TABLE_SHARE = 10
+"""Of the records of a stream joined with a table one in ten is a row of the table."""
+_CUSTOMERS = 1_000
+_SENSORS = 1_000
+_STAMPED = re.compile(rb"(?:^|\+)@(\d+)")
 _FLUSH_TIMEOUT_S = 30.0
 _FULL_S = 0.01
+
+
+class Sent(NamedTuple):
+    """A record of a load.
+
+    Attributes:
+        key: Its key.
+        value: Its value.
+        ending: Where its topic is not the input itself: what follows the input's name, a hyphen
+            between.
+        time_ms: Its own time; None for the time of sending.
+    """
+
+    key: bytes | None
+    value: bytes
+    ending: str = ""
+    time_ms: int | None = None
 
 
 def stamp_of(begin_us: int, number: int, rate: int) -> int:
@@ -33,11 +60,20 @@ def stamp_of(begin_us: int, number: int, rate: int) -> int:
 
 def copies(program: str, number: int) -> int:
     """How many output records carry the stamp of an input record."""
-    if program in ("word_count", "count", "rekeyed"):
+    if program in ("word_count", "count", "rekeyed", "windows"):
         return 1 if number % MARKED_SHARE == 0 else 0
+    if program == "table_join":
+        return 0 if number % TABLE_SHARE == 0 else 1
+    if program == "stream_join":
+        return number % 2
     if program == "advanced":
         return sum(1 for leg in (0, 1) if (number + leg) % 5)
     return 1
+
+
+def due_us(program: str, stamp: int) -> int:
+    """When the result of a record with that stamp is due: at once, or when its window is over."""
+    return stamp // WINDOW_US * WINDOW_US + CLOSED_US if program == "windows" else stamp
 
 
 class LoadRecords:
@@ -49,8 +85,30 @@ class LoadRecords:
         self._words = records.dictionary(0, (2, 10))
         self._weights = records.zipf_weights(len(self._words))
 
+    def sent(self, number: int, stamp: int) -> Sent:
+        """The record with a number, and where it goes."""
+        if self._program == "table_join":
+            customer = f"customer-{self._source.randrange(_CUSTOMERS):08d}".encode()
+            if number % TABLE_SHARE == 0:
+                return Sent(customer, f"{self._source.getrandbits(400):0100x}".encode(), "table")
+            return Sent(customer, MARKER + b"%d" % stamp + b" ".ljust(1_000, b"x"))
+        if self._program == "stream_join":
+            key = f"order-{number // 2:09d}".encode()
+            if number % 2:
+                return Sent(key, MARKER + b"%d" % stamp + b" ".ljust(80, b"p"), "payments")
+            return Sent(key, f"order-{number:094d}".encode())
+        if self._program == "windows":
+            marked = number % MARKED_SHARE == 0
+            sensor = f"sensor-{self._source.randrange(_SENSORS):06d}".encode()
+            key = MARKER + b"%d" % stamp if marked else sensor
+            return Sent(key, b"%d" % self._source.randrange(1_000_000), "", stamp // 1000)
+        return Sent(*self.record(number, stamp))
+
     def record(self, number: int, stamp: int) -> Record:
-        """The record with a number, stamped when it is one of those that are."""
+        """The record with a number, stamped when it is one of those that are.
+
+        Programs that read more than one topic, or the records' own time, have theirs from `sent`.
+        """
         if self._program == "word_count":
             line = self._source.choices(self._words, cum_weights=self._weights, k=9)
             marked = number % MARKED_SHARE == 0
@@ -81,7 +139,9 @@ class LoadRecords:
 def read_stamp(key: bytes | None, value: bytes | None) -> int | None:
     """The stamp that an output record carries, if it does."""
     if key is not None and key.startswith(MARKER):
-        return int(key[1:])
+        return int(key[1:].partition(MARKER)[0])
+    if value is not None and (found := _STAMPED.search(value)):
+        return int(found[1])
     if value is not None and value.startswith(b"{"):
         return int(json.loads(value)["ts"])
     return None
@@ -102,20 +162,20 @@ def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, cou
     source = LoadRecords(program)
     for number in range(count):
         stamp = stamp_of(begin_us, number, rate)
-        key, value = source.record(number, stamp)
+        sent = source.sent(number, stamp)
         wait = stamp / 1e6 - time.time()
         if wait > 0:
             time.sleep(wait)
-        _produce(producer, topic, key, value)
+        _produce(producer, f"{topic}-{sent.ending}" if sent.ending else topic, sent)
     if producer.flush(_FLUSH_TIMEOUT_S):
         raise SystemExit("the broker did not take the whole load")
 
 
-def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes) -> None:
+def _produce(producer: Producer, topic: str, sent: Sent) -> None:
     """Send a record; when the client's queue is full it is late, as its stamp will tell."""
     while True:
         try:
-            producer.produce(topic, key=key, value=value)
+            producer.produce(topic, key=sent.key, value=sent.value, timestamp=sent.time_ms or 0)
         except BufferError:
             producer.poll(_FULL_S)
         else:
