@@ -22,6 +22,10 @@ def event(code: int, partition: int, offset: int = 0) -> Message:
     return Message(topic="t", partition=partition, offset=offset, error=KafkaError(code))
 
 
+def end_of(partition: int, offset: int) -> Message:
+    return event(KafkaError._PARTITION_EOF, partition, offset)  # pyright: ignore[reportPrivateUsage]
+
+
 class Log:
     """A consumer that gives what a broker has, in any pieces.
 
@@ -55,8 +59,11 @@ def logs(draw: st.DrawFn) -> tuple[list[OffsetRange], list[list[int]], list[Mess
         offsets = sorted(draw(st.sets(st.integers(start, length - 1))))
         wanted.append(OffsetRange("t", partition, start, end))
         held.append(offsets)
-        eof = event(KafkaError._PARTITION_EOF, partition, length)  # pyright: ignore[reportPrivateUsage]
-        queues.append([*(record(partition, offset) for offset in offsets), eof])
+        queue = [record(partition, offset) for offset in offsets]
+        if offsets:  # the log ended there for a moment
+            at = draw(st.integers(0, len(offsets) - 1))
+            queue.insert(at, end_of(partition, offsets[at]))
+        queues.append([*queue, end_of(partition, length)])
     mixed: list[Message] = []
     while any(queues):
         queue = draw(st.sampled_from([queue for queue in queues if queue]))
@@ -91,11 +98,12 @@ def test_what_came_before_a_fault_stands(
     pieces: list[int],
     data: st.DataObject,
 ) -> None:
-    """A read that goes on from there sees each other record once."""
+    """A read that goes on from there sees all others, if the client passed over some behind it."""
     wanted, held, messages = log
     at = data.draw(st.integers(0, len(messages)))
     fault = event(KafkaError.UNKNOWN_TOPIC_OR_PART, data.draw(st.integers(0, PARTITIONS - 1)))
-    consumer: Any = Log([*messages[:at], fault, *messages[at:]], pieces)
+    behind = [message for message in messages[at:] if data.draw(st.booleans())]
+    consumer: Any = Log([*messages[:at], fault, *behind], pieces)
     fetch = SmallFetch(consumer, wanted)
     fetch.run()
     for one, offsets in zip(wanted, held, strict=True):
