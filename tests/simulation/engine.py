@@ -211,7 +211,7 @@ class SimEngine:
         assert self._process is not None
         return self._process
 
-    def read(self, order: EpochOrder) -> Reading:
+    def read(self, order: EpochOrder) -> Reading | None:
         """Run the first stage."""
         with self._workers("read"):
             return _SimReading(self._sources(order))

@@ -99,8 +99,8 @@ class Program:
         producer: Client properties for tasks that send rows themselves.
         row_rules: How they check such rows, by name.
         state_dir: Root of the state on local disk.
-        small_seconds: Work of one core, for each exchange and at least once, up to which an epoch
-            runs as one task.
+        small_seconds: An epoch runs as one task if all cores together would be faster by at most
+            so many seconds, for each exchange and at least once.
         saved_dir: Where a clean stop saves state that is on tmpfs; empty if state is on disk.
         state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs if there is room.
         map_size: Sparse size of each environment's file in bytes.

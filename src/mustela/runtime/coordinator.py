@@ -18,9 +18,9 @@ from mustela.runtime.commit.committer import Committer
 from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.commit.outcome import Outcome
 from mustela.runtime.commit.successor import FencedError, Successor
-from mustela.runtime.cutting.prefetch import Turn
+from mustela.runtime.cutting.prefetch import Done, Turn
 from mustela.runtime.cutting.sizing import EpochBudget, EpochLimits
-from mustela.runtime.engine import Engine, EpochOutput, JobInterruptedError, Reading
+from mustela.runtime.engine import Engine, EpochOutput, JobInterruptedError
 from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
 from mustela.runtime.epoch.epoch_commit import EpochCommit
@@ -198,9 +198,7 @@ class Coordinator:
         self.run.tell_board()
         return True
 
-    def _output(
-        self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None
-    ) -> EpochOutput | None:
+    def _output(self, turn: Turn, begun: Callable[[], Done] | None) -> EpochOutput | None:
         """Run the job of an epoch; if it fails for good, note how to run it again."""
         try:
             return self._job.output(turn, begun)

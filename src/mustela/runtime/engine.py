@@ -246,12 +246,15 @@ class Engine(Protocol):
         """
         ...
 
-    def read(self, order: EpochOrder) -> Reading:
+    def read(self, order: EpochOrder) -> Reading | None:
         """Run the first stage of an epoch whose lanes will run later.
 
         Args:
             order: The epoch; its first stage must not read anything that the previous commit
                 changes.
+
+        Returns:
+            None if that would not pay, and all of the epoch is to run later.
 
         Raises:
             EpochJobError: If it failed; nothing of it may be used.

@@ -297,12 +297,14 @@ class SparkEngine:
         """Return the key groups for which calls to the outside have ended."""
         return set() if self._arrivals is None else self._arrivals.new()
 
-    def read(self, order: EpochOrder) -> Reading:
-        """Run the first stage of an epoch whose lanes are to run later."""
+    def read(self, order: EpochOrder) -> Reading | None:
+        """Run the first stage of an epoch whose lanes are to run later, unless it is small."""
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
         assert self._watch is not None
+        if self._small is None or self._small.has(order):
+            return None  # the task that stays would have to leave for it
         self._have_room()
         order = self._placed(order)
         try:

@@ -1,10 +1,10 @@
 """An epoch of little work as one task: from its sources through all lanes, without an exchange.
 
 Each stage costs a Spark job some twenty milliseconds whatever it does, most of it before and after
-the user's code. Where all workers share one disk any of them can run any lane, so an epoch whose
-work takes less than its stages cost is done by one task of one stage: the same source tasks and
-lanes, one behind the other, with lists in place of the shuffle. Where there is no shuffle, what is
-saved is the job, once such a task stays.
+the user's code. Where all workers share one disk any of them can run any lane, so an epoch for
+which all cores together would save less than its job costs is done by one task of one stage: the
+same source tasks and lanes, one behind the other, with lists in place of the shuffle. Where there
+is no shuffle, what is saved is the job, once such a task stays.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
+from math import inf
 from typing import Final
 
 from pyspark.core.broadcast import Broadcast
@@ -30,14 +31,17 @@ from mustela.state.interfaces import Token
 
 __all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
 
-_GROWTH: Final = 2
-"""With more than so many times the records of the last epoch nobody knows what the next one takes,
-unless they are few."""
 _FEW: Final = 100
+"""What so few records take has little to do with how many they are."""
 
 
 class SmallEpochs:
     """Tells the epochs that one task is to do, by what the one before took.
+
+    An epoch of twice the records is taken to need twice the work; what does not depend on records
+    makes that too much for larger ones, so that they have their jobs. Work is what tasks did, and
+    what they waited for others; not how long they waited for a processor, else a machine that is
+    full would make epochs look large, and their jobs would fill it up.
 
     Lanes that wait for calls to the outside wait at the same time, so they never share a task.
 
@@ -49,14 +53,22 @@ class SmallEpochs:
         exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
-        self._seconds = self._limit
+        self._seconds = inf  # nothing is known of the first one
         self._records = 0
 
     def has(self, order: EpochOrder) -> bool:
         """Whether an epoch is expected to be small; the first one is not."""
-        if order.suspect or self._seconds >= self._limit:
+        if order.suspect or not self._limit:
             return False
-        return _offsets(order.ranges) <= max(_FEW, _GROWTH * self._records)
+        parts = max(2, len(order.ranges))  # it is read by as many tasks as there are cores
+        return self._expected(_offsets(order.ranges)) < self._limit * parts / (parts - 1)
+
+    def _expected(self, records: int) -> float:
+        """Return how long the tasks of an epoch will work."""
+        growth = records / max(1, self._records)
+        if records <= _FEW:
+            growth = min(1.0, growth) if self._records > _FEW else 1.0
+        return self._seconds * growth
 
     def narrowed(self, order: EpochOrder) -> EpochOrder:
         """Return the order of a small epoch: all ranges in one source task, all groups in one lane.

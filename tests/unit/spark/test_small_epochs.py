@@ -62,8 +62,8 @@ def seen(*epochs: list[TaskReport], of: Program = PROGRAM) -> SmallEpochs:
 def test_nothing_is_known_of_the_first_epoch() -> None:
     """Nor of one behind an epoch that took long; one that took little says that the next will."""
     assert not seen().has(order(10))
-    assert not seen(reports(500, 0.02, 0.02, 0.02)).has(order(500))
-    assert seen(reports(500, 0.02, 0.02, 0.005)).has(order(500))
+    assert not seen(reports(500, 0.04, 0.04, 0.03)).has(order(500))
+    assert seen(reports(500, 0.04, 0.04, 0.01)).has(order(500))
     assert seen(reports(500, 9.0), reports(500, 0.01)).has(order(500))
     assert not seen(reports(500, 0.01), reports(500, 9.0)).has(order(500))
 
@@ -90,11 +90,36 @@ def test_a_small_epoch_has_one_source_task_and_one_lane() -> None:
 
 def test_an_epoch_of_many_more_records_is_not_small() -> None:
     """Unless they are few: then what the last one took is not about them."""
-    small = seen(reports(500, 0.01))
-    assert small.has(order(1_000))
-    assert not small.has(order(1_002))
+    small = seen(reports(500, 0.02))
+    assert small.has(order(2_000))
+    assert not small.has(order(3_000))
     assert seen(reports(0, 0.01)).has(order(100))
     assert not seen(reports(0, 0.01)).has(order(102))
+
+
+def test_an_epoch_of_fewer_records_behind_a_large_one_is_small_again() -> None:
+    """A delay makes one epoch large; its size alone must not make the next ones large as well."""
+    small = seen(reports(40_000, 0.4))
+    assert not small.has(order(20_000))
+    assert small.has(order(5_000))
+    assert small.has(order(50))
+
+
+def test_what_many_cores_share_is_small_up_to_what_they_would_save() -> None:
+    """Two cores save a half of the work, many of them nearly all of it."""
+    small = seen(reports(500, 0.06))
+    two = order(500)
+    assert small.has(two)
+    assert not small.has(replace(two, ranges=two.ranges + two.ranges[:1] * 14))
+
+
+def test_waiting_for_a_processor_is_no_work() -> None:
+    """On a machine that is full every epoch would look large otherwise."""
+    full = reports(500, 0.5, 0.1)
+    assert not seen(full).has(order(500))
+    for report, queued in zip(full, (0.47, 0.08), strict=True):
+        report.seconds["waited"] = queued
+    assert seen(full).has(order(500))
 
 
 def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
@@ -119,8 +144,8 @@ def test_where_no_epoch_is_small(other: Program) -> None:
 def test_a_plan_of_one_stage_has_small_epochs_too() -> None:
     """Its work is worth a job as that of two stages is."""
     one = replace(PROGRAM, plan=replace(PROGRAM.plan, stages=PROGRAM.plan.stages[:1]))
-    assert seen(reports(500, 0.04), of=one).has(order(500))
-    assert not seen(reports(500, 0.06), of=one).has(order(500))
+    assert seen(reports(500, 0.09), of=one).has(order(500))
+    assert not seen(reports(500, 0.11), of=one).has(order(500))
     assert not seen(reports(500, 0.0), of=replace(one, small_seconds=0.0)).has(order(2))
 
 

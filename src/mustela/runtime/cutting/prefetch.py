@@ -22,10 +22,13 @@ from mustela.runtime.record.source_offsets import Cut
 from mustela.runtime.time.watermark import Look
 from mustela.state.interfaces import Token
 
-__all__ = ["Prefetch", "Turn", "Work", "prefetch_work"]
+__all__ = ["Done", "Prefetch", "Turn", "Work", "prefetch_work"]
 
-Work = Callable[[EpochOrder], EpochOutput | Reading]
-"""The work done ahead for an epoch: its whole job, or the reading."""
+Done = EpochOutput | Reading | None
+"""What was done ahead for an epoch: its whole job, the reading, or nothing because it is small."""
+
+Work = Callable[[EpochOrder], Done]
+"""The work done ahead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class Prefetch:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
-        self._begun: tuple[Turn, Future[EpochOutput | Reading]] | None = None
+        self._begun: tuple[Turn, Future[Done]] | None = None
 
     def begin(self, turn: Turn, work: Work) -> None:
         """Start the work for an epoch, in a separate thread."""
@@ -59,7 +62,7 @@ class Prefetch:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="mustela-prefetch")
         self._begun = turn, self._threads.submit(work, turn.order)
 
-    def take(self, token: Token) -> tuple[Turn, Callable[[], EpochOutput | Reading]] | None:
+    def take(self, token: Token) -> tuple[Turn, Callable[[], Done]] | None:
         """Return the turn that was started, and a function that waits for its result.
 
         Args:
@@ -76,7 +79,8 @@ class Prefetch:
         if turn.order.token == token:
             return turn, job.result
         with suppress(Exception):  # its result is no longer needed
-            job.result().close()
+            if (done := job.result()) is not None:
+                done.close()
         return None
 
     def close(self) -> None:

@@ -13,8 +13,7 @@ from mustela.plan.time import NEVER
 from mustela.plan.watermark import watermark_after
 from mustela.runtime.commit.committed import CommittedState, EpochChange
 from mustela.runtime.cutting.epoch_cutter import EpochCutter, left_behind
-from mustela.runtime.cutting.prefetch import Prefetch, Turn, prefetch_work
-from mustela.runtime.engine import EpochOutput, Reading
+from mustela.runtime.cutting.prefetch import Done, Prefetch, Turn, prefetch_work
 from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import Said
@@ -50,7 +49,7 @@ class EpochChooser:
         self.tidying = Tidying(run.clock)
         self._next_time_look = 0.0
 
-    def next_turn(self) -> tuple[Turn, Callable[[], EpochOutput | Reading] | None] | None:
+    def next_turn(self) -> tuple[Turn, Callable[[], Done] | None] | None:
         """Choose the next epoch.
 
         Returns:

@@ -10,8 +10,8 @@ from mustela.connectors.kafka.errors import TransactionFailed
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.plan.epoch import EpochOrder
 from mustela.runtime.commit.barrier import Phase
-from mustela.runtime.cutting.prefetch import Turn
-from mustela.runtime.engine import EpochJobError, EpochOutput, Reading
+from mustela.runtime.cutting.prefetch import Done, Turn
+from mustela.runtime.engine import EpochJobError, EpochOutput
 from mustela.runtime.epoch.run import Run
 from mustela.runtime.events import UncaughtAnswer
 from mustela.runtime.hunt import Hunt, record_of
@@ -39,9 +39,7 @@ class EpochJob:
         self._run = run
         self._hunt = hunt
 
-    def output(
-        self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None
-    ) -> EpochOutput | None:
+    def output(self, turn: Turn, begun: Callable[[], Done] | None) -> EpochOutput | None:
         """Run the job of an epoch.
 
         Args:
@@ -106,7 +104,7 @@ class EpochJob:
         barrier.move(Phase.IN_HAND)
         return output
 
-    def _finish(self, turn: Turn, begun: Callable[[], EpochOutput | Reading] | None) -> EpochOutput:
+    def _finish(self, turn: Turn, begun: Callable[[], Done] | None) -> EpochOutput:
         """Run the job of an epoch, or the part of it not done ahead."""
         run = self._run
         if begun is None:
