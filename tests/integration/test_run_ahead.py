@@ -82,7 +82,7 @@ def test_a_backlog_is_copied_once_and_in_order(
     """Most epochs of a backlog are begun before the one before them is committed."""
     inside.build(program)
     feed(inside)
-    app, heard = inside.app(emit="every", epoch={"max_records": 200})
+    app, heard = inside.app(emit="every", epoch={"max_records": 200, "small": "0ms"})
     with app:
         inside.await_caught_up(app)
     check(inside)
@@ -98,7 +98,7 @@ def test_an_epoch_that_is_not_committed_takes_the_next_one_with_it(
 ) -> None:
     """What ran ahead of it read on from an end that was never committed."""
     inside.build(program)
-    app, heard = inside.app(emit="every", epoch={"max_records": 100})
+    app, heard = inside.app(emit="every", epoch={"max_records": 100, "small": "0ms"})
     intruder = TransactionalSink(
         {"bootstrap.servers": broker.bootstrap_servers}, app.settings.application_id
     )
@@ -139,7 +139,7 @@ def test_a_second_run_goes_on_where_the_first_was_closed(
     """What runs ahead when the application is closed is thrown away."""
     inside.build(program)
     feed(inside)
-    app, heard = inside.app(emit="every", epoch={"max_records": 100})
+    app, heard = inside.app(emit="every", epoch={"max_records": 100, "small": "0ms"})
     closing = Closing(app, epochs=5)
     app.add_listener(closing)
     with app:

@@ -266,7 +266,7 @@ def test_whoever_shares_the_session_finds_every_core(
 def test_a_large_epoch_has_all_cores(inside: Inside, jobs: list[str], tmp_path: Path) -> None:
     """The task that stays leaves before it, and another one comes after it."""
     inside.build(gated(tmp_path))
-    app, heard = inside.app(epoch={"small": "10s"})
+    app, heard = inside.app(epoch={"small": "300ms"})
     with app:
         sent = settle(inside, app, jobs)
         inside.send([("a", "v"), ("b", "v")] * 500)
