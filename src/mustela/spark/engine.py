@@ -260,8 +260,7 @@ class SparkEngine:
             shipment: Broadcast[Shipment] = self._context.broadcast(packed)
         self._shipment = shipment
         self._program = program
-        if self._readers is None:
-            self._readers = state_readers(program)
+        self._readers = self._readers or state_readers(program)
         assert self._jobs is not None
         self._arrivals = Arrivals(program)
         if not self._shares_disk:
