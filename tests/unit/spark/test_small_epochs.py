@@ -72,10 +72,10 @@ def test_waiting_for_a_core_is_no_work() -> None:
     """Else a machine that others keep busy would have all epochs as jobs, which cost more."""
     slow = reports(500, 0.3, 0.2)
     for report in slow:
-        report.seconds["waited"] = 0.24 if report.stage == 0 else 0.19
+        report.seconds["waited"] = 0.18 if report.stage == 0 else 0.19
     assert not seen(slow).has(order(500))
     for report in slow:
-        report.seconds["waited"] += 0.02
+        report.seconds["waited"] += 0.03
     assert seen(slow).has(order(500))
 
 
@@ -111,15 +111,6 @@ def test_what_many_cores_share_is_small_up_to_what_they_would_save() -> None:
     two = order(500)
     assert small.has(two)
     assert not small.has(replace(two, ranges=two.ranges + two.ranges[:1] * 14))
-
-
-def test_waiting_for_a_processor_is_no_work() -> None:
-    """On a machine that is full every epoch would look large otherwise."""
-    full = reports(500, 0.5, 0.1)
-    assert not seen(full).has(order(500))
-    for report, queued in zip(full, (0.47, 0.08), strict=True):
-        report.seconds["waited"] = queued
-    assert seen(full).has(order(500))
 
 
 def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
