@@ -324,10 +324,11 @@ class GlobalReading(Protocol):
 
         Raises:
             StateNotReadyError: If a later epoch was opened before.
+            StateGoneError: If the copies were closed.
             EnvironmentFault: If the topic cannot be read.
         """
         ...
 
     def close(self) -> None:
-        """Close the copies; views of them end."""
+        """Close the copies; views of them end, and none is opened any more."""
         ...

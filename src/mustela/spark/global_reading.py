@@ -13,7 +13,7 @@ from mustela.clock import SystemClock
 from mustela.plan.epoch import GlobalMark, Program, global_identity
 from mustela.spark.global_tables import GlobalCopy
 from mustela.spark.process import Process
-from mustela.state.faults import StateNotReadyError
+from mustela.state.faults import StateGoneError, StateNotReadyError
 from mustela.state.interfaces import Condition, Snapshot
 from mustela.topology.global_table import GlobalTableNode
 
@@ -32,6 +32,7 @@ class GlobalReading:
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._newest: dict[str, int] = {}
+        self._closed = False
 
     def open(self, table: GlobalTableNode, mark: GlobalMark, epoch: int) -> Snapshot:
         """Open a table as of exactly the offsets of its topic that a mark says.
@@ -43,10 +44,14 @@ class GlobalReading:
 
         Raises:
             StateNotReadyError: If a later epoch was opened before.
+            StateGoneError: If the copies were closed; another reading may have them open by now.
             EnvironmentFault: If the topic cannot be read.
         """
-        copy, identity = GlobalCopy(self._process, table, mark), global_identity(table, mark)
         with self._lock:
+            if self._closed:
+                msg = f"the readers' copy of global table {table.name!r} was closed"
+                raise StateGoneError(msg, fix="ask again")
+            copy, identity = GlobalCopy(self._process, table, mark), global_identity(table, mark)
             now_ms = self._clock.now_ms()
             try:
                 found = copy.exactly(now_ms=now_ms)
@@ -62,4 +67,5 @@ class GlobalReading:
     def close(self) -> None:
         """Close the copies; views of them end."""
         with self._lock:
+            self._closed = True
             self._process.close()

@@ -22,6 +22,7 @@ from mustela.runtime.reading import Published
 from mustela.runtime.replica import global_copies
 from mustela.runtime.replica.global_copies import GlobalCopies
 from mustela.spark import global_tables
+from mustela.spark.global_reading import GlobalReading
 from tests.unit.runtime.test_reading import Here
 
 ROWS: list[bytes | None] = [b"a", b"b", b"c"]
@@ -111,6 +112,27 @@ def test_tables_are_read_as_of_the_newest_epoch_and_stay_in_a_snapshot(
             commit(published, app, 3, 3)
             assert len(queries.store("prices")) == len(queries.store("shouts")) == 3
             assert len(snapshot.store("prices")) == len(snapshot.store("shouts")) == 2
+
+
+def test_readers_of_two_releases_do_not_meet_in_one_file(
+    app: App, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One closes the other's copies between two of its steps; both get their rows."""
+    old, new = app.built_plan(), app.built_plan()
+    copies, mark = published.tables, {"prices": GlobalMark("id", (2,))}
+    assert copies is not None
+    opens: Any = GlobalReading.open
+    turns = iter([True])
+
+    def interrupted(self: GlobalReading, *given: Any) -> Any:
+        if next(turns, False):
+            copies.open(new, -1, mark, 1).close()
+        return opens(self, *given)
+
+    monkeypatch.setattr(GlobalReading, "open", interrupted)
+    view = copies.open(old, -1, mark, 1)
+    assert len(list(view.range("prices", None, None))) == 2
+    view.close()
 
 
 def test_a_snapshot_that_comes_too_late_to_a_table_says_so(app: App, published: Published) -> None:

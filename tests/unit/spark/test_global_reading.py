@@ -15,7 +15,7 @@ from mustela.plan.ranges import RawChunk
 from mustela.planner.planner import plan
 from mustela.spark import global_tables
 from mustela.spark.global_reading import GlobalReading
-from mustela.state.faults import StateNotReadyError
+from mustela.state.faults import StateGoneError, StateNotReadyError
 from mustela.state.interfaces import Condition
 from tests.unit.spark.test_lives import program
 
@@ -100,3 +100,15 @@ def test_the_next_process_goes_on_where_the_last_one_was(
     tables.restart()
     assert tables.keys(1, epoch=2) == [b"a"]
     assert reads == [(0, 2), (2, 3), (0, 1)]
+
+
+def test_a_closed_reading_opens_nothing(tables: Tables, reads: list[tuple[int, int]]) -> None:
+    """Whoever still has it would open a file of LMDB that the next one has open, too."""
+    closed = tables.reading
+    tables.restart()
+    assert tables.keys(2, epoch=5) == [b"a", b"b"]
+    (table,) = tables.program.plan.global_tables
+    with pytest.raises(StateGoneError, match="'prices' was closed"):
+        closed.open(table, GlobalMark("id", (2,)), 5)
+    assert tables.keys(3, epoch=6) == [b"a", b"b", b"c"]
+    assert reads == [(0, 2), (2, 3)]

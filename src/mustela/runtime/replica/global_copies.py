@@ -24,6 +24,7 @@ from mustela.runtime.engine import GlobalReading
 from mustela.runtime.installed import load_engine
 from mustela.runtime.replica.places import replica_place
 from mustela.runtime.topics.staleness import stale_ages
+from mustela.state.faults import StateGoneError
 from mustela.state.interfaces import Snapshot
 from mustela.state.kinds.layout import EmptySnapshot
 from mustela.topology.global_table import GlobalTableNode
@@ -125,7 +126,14 @@ class GlobalCopies:
         self._used.add(table.store.name)
         if mark is None:
             return EmptySnapshot()
-        return self._reading(plan).open(table, mark, epoch)
+        while True:
+            reading = self._reading(plan)
+            try:
+                return reading.open(table, mark, epoch)
+            except StateGoneError:
+                # A reader of another release closed it in between: both keep the same files.
+                if self._has(reading):
+                    raise
 
     def close(self) -> None:
         """Close the copies; views of them end."""
@@ -133,6 +141,10 @@ class GlobalCopies:
             opened, self._opened = self._opened, None
         if opened is not None:
             opened.stack.close()
+
+    def _has(self, reading: GlobalReading) -> bool:
+        with self._lock:
+            return self._opened is not None and self._opened.reading is reading
 
     def _reading(self, plan: Plan) -> GlobalReading:
         with self._lock:
