@@ -15,7 +15,7 @@ from mustela.kernel.task import LaneGroup, LaneTask, LoggedRows, Lookups, Source
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.batch import Batch
 from mustela.plan.epoch import EpochOrder, TaskReport
-from mustela.plan.keygroups import key_group, lane_of_group
+from mustela.plan.keygroups import key_group, lane_of_group, lanes_by_group
 from mustela.plan.plan import Stage
 from mustela.plan.ranges import LeftOut, RangeReport, RawChunk, SourceRange
 from mustela.plan.time import AT_ONCE, NOTHING_DUE
@@ -36,6 +36,7 @@ class Site:
         self.wired = WiredPlan(self._program.plan)
         self.lanes = self._program.lanes
         self.key_groups = self._program.key_groups
+        self.lane_of = lanes_by_group(self.lanes, self.key_groups)
         self.options = KernelOptions(key_groups=self.key_groups)
         self.breaks = breaks
         self.begun: list[list[int]] = []
