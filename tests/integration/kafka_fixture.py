@@ -11,7 +11,6 @@ import pytest
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.connectors.kafka.ranges import RangeReader
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
-from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela_dev import DevelopmentBroker
 from tests.integration.kafka_rows import MakeSink, MakeTopic
 
@@ -45,17 +44,11 @@ def make_topic(admin: KafkaAdmin, request: pytest.FixtureRequest) -> MakeTopic:
     return make
 
 
-BOTH_SINKS = pytest.mark.parametrize(
-    "make_sink", [TransactionalSink, SharedTransactions], indirect=True
-)
-"""Marks a test of what the driver expects of its transactions, whoever else may write."""
-
-
 @pytest.fixture
 def make_sink(properties: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[MakeSink]:
     """Make an open transactional sink with an id of the test's own.
 
-    `BOTH_SINKS` has a test make the two kinds, one after the other.
+    A parameter of the test's is the class; by default the client's own transactions.
     """
     kind: Any = getattr(request, "param", TransactionalSink)
     made: list[Any] = []

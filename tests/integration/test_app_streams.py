@@ -73,7 +73,7 @@ def test_one_partition_is_read_by_two_tasks_and_keys_keep_their_order(world: Wor
         joined = stream.group_by_key().reduce(lambda chain, new: f"{chain},{new}", store="chains")
         joined.to_stream().to(sink, key=str, value=str)
 
-    watcher = world.run(build)
+    watcher = world.run(build, **{"epoch.small": "0ms"})  # a small epoch has one task that reads
     last = {row.key: row.value for row in world.rows(sink)}
     assert last == {
         f"k{key}".encode(): ",".join(str(n) for n in range(key, count, 7)).encode()

@@ -26,7 +26,6 @@ from mustela.connectors.kafka.transaction import (
 )
 from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela.errors import InvariantError
-from tests.integration.kafka_fixture import BOTH_SINKS
 from tests.integration.kafka_rows import (
     MakeSink,
     MakeTopic,
@@ -37,6 +36,11 @@ from tests.integration.kafka_rows import (
 )
 
 pytest_plugins = ["tests.broker_fixture", "tests.integration.kafka_fixture"]
+
+BOTH_SINKS = pytest.mark.parametrize(
+    "make_sink", [TransactionalSink, SharedTransactions], indirect=True
+)
+"""Marks a test of what the driver expects of its transactions, whoever else may write."""
 pytestmark = pytest.mark.broker
 
 ATTEMPTS_MAX = 6
@@ -86,7 +90,8 @@ def test_everything_of_a_transaction_appears_together(
     make_topic: MakeTopic, make_sink: MakeSink, properties: dict[str, Any], admin: KafkaAdmin
 ) -> None:
     """Rows, changelog, epoch record and offsets; none of them before the commit."""
-    out, log, sink = make_topic(2), make_topic(4), make_sink("together")
+    out, log = make_topic(2), make_topic(4)
+    sink = make_sink(group := f"together-{out}")
     sink.begin()
     sink.produce_columns(out, [b"a", b"b"], [b"1", b"2"], [1, 0], header=("epoch", b"7"))
     sink.produce_columns([out, log], [b"c", b"d"], [b"3", b"4"], partitions=[None, 3])
@@ -104,7 +109,7 @@ def test_everything_of_a_transaction_appears_together(
     assert [r.timestamp for r in found[:2]] == [1, 1]
     assert [r.headers for r in found] == [(("epoch", b"7"),)] * 2 + [()]
     assert sorted(committed(properties, log)) == [(b"d", b"4"), (b"x", b"5"), (b"y", None)]
-    assert admin.group_offsets("together") == {(out, 0): 41}
+    assert admin.group_offsets(group) == {(out, 0): 41}
 
 
 @BOTH_SINKS

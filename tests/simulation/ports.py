@@ -417,6 +417,9 @@ class SimReader:
     def ahead(self, topic: str, partition: int, start: int) -> None:
         """It is a hint."""
 
+    def gather(self, wanted: Any) -> None:
+        """It is a hint."""
+
     def drop_ahead(self) -> None:
         """There is nothing to drop."""
 

@@ -6,11 +6,12 @@ their order and their results are those of a call for each row, without the call
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
-__all__ = ["Expression", "comprehension"]
+__all__ = ["Expression", "comprehension", "is_watched"]
 
 _COLUMN = "_column_{}"
 
@@ -80,6 +81,17 @@ class Expression:
         code = compile(comprehension(self.text, free, names), self.__code__.co_filename, "eval")
         made: Callable[..., list[Any]] = eval(code, self.function.__globals__)
         return made
+
+
+def is_watched() -> bool:
+    """Whether a debugger or a measure of coverage wants to see each call of a function."""
+    if sys.gettrace() is not None:
+        return True
+    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12
+    if monitoring is None:
+        return False
+    tools = (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID)
+    return any(monitoring.get_tool(tool) is not None for tool in tools)
 
 
 def comprehension(text: str, free: Sequence[str], names: Sequence[str]) -> str:

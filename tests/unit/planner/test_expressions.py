@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -169,6 +170,21 @@ _LEAVES = [
     "'ab'",
     "None",
 ]
+
+
+def test_a_debugger_sees_each_call() -> None:
+    """Breakpoints in a lambda are met; the results are the same."""
+    found = expression_of(total_of)
+    assert found is not None
+    calls: list[str] = []
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, _: calls.append(f"{event} {frame.f_code.co_name}"))
+    try:
+        results, _ = call_each(found, ([Order(1, ""), Order(3, "")],), lambda *_: None)
+    finally:
+        sys.settrace(before)
+    assert results == [1, 3]
+    assert calls.count("call total_of") == 2
 
 
 def _trees() -> st.SearchStrategy[str]:

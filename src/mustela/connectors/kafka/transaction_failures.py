@@ -56,7 +56,8 @@ def failure_of(error: KafkaError, now: Circumstances, diagnosis: Diagnosis) -> T
         evidence["kafka"] = f"{error.name()}: {error.str()}"
     evidence["open for"] = f"{now.elapsed:.1f} s of {now.limit:g} s"
     fields = {"kafka": error.name(), "seconds": now.elapsed, "commit_sent": now.commit_sent}
-    if kind is ErrorKind.FENCED and now.elapsed >= now.limit:
+    is_over = kind is ErrorKind.FENCED or error.code() == KafkaError.INVALID_TXN_STATE
+    if is_over and now.elapsed >= now.limit:
         return TransactionExpired(
             now.what,
             evidence=evidence,

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Any, Protocol, runtime_checkable
 
 from mustela.plan.batch import Batch
-from mustela.plan.expression import Expression
+from mustela.plan.expression import Expression, is_watched
 
 __all__ = [
     "MovedRows",
@@ -31,7 +31,8 @@ def call_each(
 
     `list.extend` keeps what it got before an exception, and the iterator resumes after the row that
     failed: the function never runs twice for a row, and good rows cost nothing extra. An
-    `Expression` is computed for all rows at once, and only called where it raises.
+    `Expression` is computed for all rows at once, and only called where it raises, or where a
+    debugger looks.
 
     Args:
         function: Called with one argument per column.
@@ -44,9 +45,11 @@ def call_each(
     """
     if isinstance(function, Expression):
         try:
-            return function.column(columns), []
+            if not is_watched():
+                return function.column(columns), []
         except Exception:  # noqa: BLE001 - it has no effects: the rows tell which of them it was
-            function = function.function
+            pass
+        function = function.function
     results: list[Any] = []
     failed: list[int] = []
     count = len(columns[0])
