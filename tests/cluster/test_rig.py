@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -53,15 +54,16 @@ def reaches(host: Host, other: Host) -> bool:
 def test_hosts_share_neither_disk_nor_memory_nor_processes(hosts: Hosts) -> None:
     """What one writes the other does not see; each has another name, boot and address."""
     a, b = hosts.add("a"), hosts.add("b")
+    note = f"note-{uuid4()}"
     for place in ("/tmp", "/dev/shm", str(hosts.disk_at)):
-        told(a, f"echo here > {place}/note")
-        assert told(b, f"ls {place}/note 2>/dev/null; true") == ""
-        assert told(a, f"cat {place}/note") == "here\n"
+        told(a, f"echo here > {place}/{note}")
+        assert told(b, f"ls {place}/{note} 2>/dev/null; true") == ""
+        assert told(a, f"cat {place}/{note}") == "here\n"
     boot = "cat /proc/sys/kernel/random/boot_id; hostname; hostname -i 2>/dev/null; true"
     assert told(a, boot).splitlines()[:2] != told(b, boot).splitlines()[:2]
     a.popen([sys.executable, "-c", SERVES], log="serves.log")
     assert "create_server" not in told(b, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-    assert not Path("/tmp/note").exists()
+    assert not Path("/tmp", note).exists()
 
 
 def test_a_reboot_keeps_the_disk_and_nothing_else(hosts: Hosts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -24,6 +25,8 @@ from mustela.testing.written import check_written, reader_of, sinks_of, topic_se
 __all__ = ["NotCaughtUpError", "RunningApp"]
 
 _BYTES = (BytesSerde(), BytesSerde())
+_MARKERS_S = 10.0
+_LOOK_S = 0.02
 
 
 class NotCaughtUpError(EnvironmentFault):
@@ -194,9 +197,27 @@ class RunningApp:
             self._rows.clear()
         if topic not in self._rows:
             properties = client_properties(self.app.settings, "consumer")
+            self._wait_for_markers(topic)
             found = list(tail(properties, topic, TailOptions(until_end=True)))
             self._rows[topic] = [
                 BrokerRow(topic, row.key, row.value, row.timestamp, row.headers, row.partition)
                 for row in sorted(found, key=lambda row: (row.partition, row.offset))
             ]
         return self._rows[topic]
+
+    def _wait_for_markers(self, topic: str) -> None:
+        """Wait until the broker shows readers what was committed, at most `_MARKERS_S`.
+
+        A commit returns when it is decided; its markers come to the partitions soon after. Somebody
+        else's open transaction would hold them back for as long as it lasts.
+        """
+        admin = KafkaAdmin(client_properties(self.app.settings, "admin"))
+        try:
+            places = [(topic, part) for part in range(admin.partitions(topic, refresh=True))]
+            deadline = time.monotonic() + _MARKERS_S
+            while admin.end_offsets(places) != admin.high_watermarks(places):
+                if time.monotonic() >= deadline:
+                    return
+                time.sleep(_LOOK_S)
+        finally:
+            admin.close()
