@@ -34,6 +34,10 @@ _SENSORS = 1_000
 _STAMPED = re.compile(rb"(?:^|\+)@(\d+)")
 _FLUSH_TIMEOUT_S = 30.0
 _FULL_S = 0.01
+_LINGER_MS = 5
+"""As Kafka's own producer has it; with 1 the broker had more to do for the load than for peers."""
+_TICK_S = 0.001
+"""What is due within it is sent at its end, late by its stamp: sleeping for each costs more."""
 
 
 class Sent(NamedTuple):
@@ -153,7 +157,7 @@ def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, cou
         {
             "bootstrap.servers": bootstrap,
             "partitioner": "murmur2_random",
-            "linger.ms": 1,
+            "linger.ms": _LINGER_MS,
             "acks": "all",
             "sticky.partitioning.linger.ms": 0,
             **QUIET,
@@ -165,7 +169,7 @@ def send(bootstrap: str, topic: str, program: str, rate: int, begin_us: int, cou
         sent = source.sent(number, stamp)
         wait = stamp / 1e6 - time.time()
         if wait > 0:
-            time.sleep(wait)
+            time.sleep(max(wait, _TICK_S))
         _produce(producer, f"{topic}-{sent.ending}" if sent.ending else topic, sent)
     if producer.flush(_FLUSH_TIMEOUT_S):
         raise SystemExit("the broker did not take the whole load")
