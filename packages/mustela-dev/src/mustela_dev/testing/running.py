@@ -214,9 +214,9 @@ class RunningApp:
         admin = KafkaAdmin(client_properties(self.app.settings, "admin"))
         try:
             places = [(topic, part) for part in range(admin.partitions(topic, refresh=True))]
-            deadline = time.monotonic() + _MARKERS_S
+            deadline = self._clock.monotonic() + _MARKERS_S
             while admin.end_offsets(places) != admin.high_watermarks(places):
-                if time.monotonic() >= deadline:
+                if self._clock.monotonic() >= deadline:
                     return
                 time.sleep(_LOOK_S)
         finally:
