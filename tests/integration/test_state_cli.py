@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,7 @@ def build(builder):
     prices = Stores.persistent_versioned_key_value_store("prices", timedelta(days=1))
     builder.table({prices!r}, key=str, value=float, materialized=Materialized(supplier=prices))
 """
+ROOT = Path(__file__).parent.parent.parent
 STORES = ("counts", "tens", "sessions", "orders", "plain", "prices")
 
 
@@ -152,11 +156,33 @@ def test_the_same_rows_are_read_of_what_runs_and_of_what_is_stopped(
     assert "QUERY_NO_STORE" not in run("get", target(app), "counts", "none", code=1)
 
 
+def import_killed_at(point: str, world: World, home: Path, *words: str) -> None:
+    """Import in a process that is killed at a point of a transaction."""
+    code = "import sys; from mustela.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    marker = home / point.partition(":")[0]
+    marker.unlink(missing_ok=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "state", "import", *words, "-y"],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(home), str(ROOT)]),
+            "MUSTELA_FAULT_POINT": point,
+            "MUSTELA_FAULT_DIR": str(home),
+        },
+    )
+    try:
+        world.until(marker.exists, f"it comes to {point}")
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_what_was_exported_is_imported_and_goes_on(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    """Every kind, as lines and as Parquet, into an application that has run with nothing; it goes
-    on counting from there. Nothing is imported beside what runs, or over what is there."""
+    """Every kind, as lines and as Parquet, into an application that was never started, whatever
+    import was killed before; it goes on counting from there. Nothing is imported beside what runs,
+    or over what is there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     kinds = ("words", "orders", "plain", "prices")
@@ -164,31 +190,33 @@ def test_what_was_exported_is_imported_and_goes_on(
     empty = {kind: world.topic(f"empty-{kind}", partitions=2) for kind in kinds}
     app = program(world, tmp_path, world.name, **topics)
     other = program(world, tmp_path, f"{world.name}-other", **empty)
-    word = target(other)
-    assert "STATE_IMPORT_NEW_STORE" in run("import", word, "counts", "counts.jsonl", "-y", code=2)
-    with app, other:
+    word, counts = target(other), ("counts", "counts.jsonl")
+    with app:
         send_all(world, topics)
         world.drain(app)
         for number, store in enumerate(STORES):
             run("export", target(app), store, f"{store}.{('jsonl', 'parquet')[number % 2]}")
         exports = exported(run, app)
-        world.until(lambda: other.state is AppState.RUNNING, "the other one runs", other)
-        told = run("import", word, "counts", "counts.jsonl", "-y", code=2)
-        assert "INSTANCE_ALIVE" in told
-    assert "would" in run("import", word, "counts", "counts.jsonl", "--dry-run", "--json")
-    assert run("count", word, "counts") == "0\n"
+    assert "begin" in run("import", word, *counts, "--dry-run", "--json")
+    assert not [topic for topic in world.admin.topics() if topic.startswith(f"{world.name}-other")]
+    for point in ("transaction-begun", "committed", "flushed"):
+        import_killed_at(point, world, tmp_path, word, *counts)
+        if point == "committed":
+            assert run("count", word, "counts") == "0\n"
     for number, store in enumerate(STORES):
         run("import", word, store, f"{store}.{('jsonl', 'parquet')[number % 2]}", "-y")
     assert exported(run, other) == exports
-    assert "STATE_IMPORT_NOT_EMPTY" in run("import", word, "counts", "counts.jsonl", "-y", code=2)
+    assert "STATE_IMPORT_NOT_EMPTY" in run("import", word, *counts, "-y", code=2)
     (tmp_path / "one.jsonl").write_text('{"key": "new", "value": 7, "timestamp": 5}\n')
     run("import", word, "counts", "one.jsonl", "-y", "--merge")
     assert run("count", word, "counts") == "10\n"
     run("import", word, "counts", "one.jsonl", "-y", "--replace")
     assert run("count", word, "counts") == "1\n"
-    again = program(world, tmp_path, f"{world.name}-other", **empty)
-    with again:
-        world.send(empty["words"], [("new", "x")])
-        world.drain(again)
-        assert again.store("counts")["new"] == 8
-        assert len(again.store("orders")) == 12
+    with other:
+        world.until(lambda: other.state is AppState.RUNNING, "the other one runs", other)
+        assert "INSTANCE_ALIVE" in run("import", word, *counts, "-y", "--merge", code=2)
+        assert other.store("counts")["new"] == 7
+        world.send(empty["words"], [("new", "x"), ("k1", "x")])
+        world.drain(other)
+        assert [other.store("counts")[key] for key in ("new", "k1")] == [8, 1]
+        assert len(other.store("orders")) == 12

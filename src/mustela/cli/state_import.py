@@ -12,7 +12,7 @@ from mustela.cli.applications import Target
 from mustela.cli.asking import Manner
 from mustela.cli.console import ExitCode, say
 from mustela.cli.loading import load_app
-from mustela.cli.repairing import go_ahead, open_repair, report
+from mustela.cli.repairing import go_ahead, report
 from mustela.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from mustela.plan.plan import Plan
     from mustela.queries.source import Edition
     from mustela.runtime.record.epoch_record import EpochRecord
+    from mustela.runtime.repairs.repair import Repair
+    from mustela.runtime.start.recovery import Recovery
 
-__all__ = ["StoreNewError", "check_known", "import_rows", "known_record"]
+__all__ = ["StoreNewError", "check_known", "import_rows"]
 
 _PLAIN = Manner()
 
@@ -61,7 +63,9 @@ def import_rows(
     """Write the rows of an export to a store, in one transaction; stop the application first.
 
     FILE is one of `mustela state export`, .jsonl or .parquet. All rows are checked before any is
-    written. Offsets stay where they are, and nothing is written to output topics.
+    written. Offsets stay where they are, and nothing is written to output topics. An application
+    that was never started is begun first, as its first start would: with its topics, and the
+    offsets where it will start to read.
 
     Args:
         target: The module, and the name of the application in it.
@@ -73,6 +77,7 @@ def import_rows(
     """
     from mustela.admin.data.files import read_rows
     from mustela.clock import SystemClock
+    from mustela.runtime.takeover.first_start import started
     from mustela.runtime.takeover.importing import Importing
 
     if merge and replace:
@@ -83,45 +88,48 @@ def import_rows(
         app.configure(bootstrap_servers=manner.bootstrap_servers)
     settings, plan = app.settings, app.built_plan()
     with ExitStack() as stack:
-        repair = stack.enter_context(open_repair(settings))
+        repair, recovery = _opened(stack, settings, plan)
         sight = repair.look()
-        record = known_record(sight.record, settings.application_id)
+        record = sight.record
+        groups = settings.key_groups if record is None else record.key_groups
         importing = stack.enter_context(
-            closing(Importing(plan, store, record.key_groups, SystemClock().now_ms()))
+            closing(Importing(plan, store, groups, SystemClock().now_ms()))
         )
         name, stage = importing.spec.log_name, plan.stages[importing.stage].identity
-        check_known(record, name, store)
-        edition = _committed(stack, settings, plan)
+        told = [] if record else [f"begin {settings.application_id}, as its first start would"]
+        edition = None
+        if record is None:
+            recovery.examine()
+        else:
+            check_known(record, name, store)
+            edition = _committed(stack, settings, plan, recovery)
         importing.add(read_rows(file))
-        place = edition.stores[store]
-        if not (merge or replace) and _has_rows(edition, place.stage, store, place.groups):
-            what = f"store {store!r} has rows"
-            fix = "add --merge to keep those that the file does not have, or --replace to delete"
-            raise StoreNotEmptyError(what, fix=fix)
-        told = [f"write {importing.count} rows of {file} to {store}"]
+        if edition is not None and not (merge or replace):
+            _refuse_rows(edition, store)
+        told.append(f"write {importing.count} rows of {file} to {store}")
         if replace:
             told.append("delete its other rows")
         if not go_ahead(manner, settings, told, done="imported"):
             return ExitCode.OK
+        if edition is None:
+            sight = started(recovery, repair, sight)
+            edition = _committed(stack, settings, plan, recovery)
         repair.fence(sight)
-        repair.import_rows(sight, (name, stage), importing.written(edition, place, merge=merge))
+        rows = importing.written(edition, edition.stores[store], merge=merge)
+        repair.import_rows(sight, (name, stage), rows)
     return report(manner, settings, told)
 
 
-def known_record(record: EpochRecord | None, application_id: str) -> EpochRecord:
-    """Return the record of an application, which has run.
+def _opened(stack: ExitStack, settings: Settings, plan: Plan) -> tuple[Repair, Recovery]:
+    from mustela.clock import SystemClock
+    from mustela.runtime.kafka_world import kafka_world
+    from mustela.runtime.repairs.repair import Repair
+    from mustela.runtime.start.recovery import Recovery
 
-    Raises:
-        StoreNewError: If it has not.
-    """
-    if record is None:
-        what = f"{application_id} has never run on these brokers"
-        raise StoreNewError(
-            what,
-            why="the changelogs of its stores, and their key groups, are made by its first start",
-            fix="start the application, stop it, and import then",
-        )
-    return record
+    world = kafka_world(settings, SystemClock())
+    repair = Repair(settings, world)
+    stack.callback(repair.close)
+    return repair, Recovery(settings, plan, world, say)
 
 
 def check_known(record: EpochRecord, name: str, store: str) -> None:
@@ -139,27 +147,28 @@ def check_known(record: EpochRecord, name: str, store: str) -> None:
         )
 
 
-def _committed(stack: ExitStack, settings: Settings, plan: Plan) -> Edition:
+def _committed(stack: ExitStack, settings: Settings, plan: Plan, recovery: Recovery) -> Edition:
     """Return what is committed; the gate has compared it with the program."""
-    from mustela.clock import SystemClock
-    from mustela.runtime.kafka_world import kafka_world
     from mustela.runtime.replica.committed_state import committed_state
-    from mustela.runtime.start.recovery import Recovery
 
-    world = kafka_world(settings, SystemClock())
-    stack.callback(world.cluster.close)
-    examine = Recovery(settings, plan, world).examine
+    examine = recovery.examine
     source = stack.enter_context(committed_state(settings, plan, examine=examine, say=say))
     return source.newest()
 
 
-def _has_rows(edition: Edition, stage: int, store: str, groups: int) -> bool:
+def _refuse_rows(edition: Edition, store: str) -> None:
+    """Refuse a store that has rows, of which nothing was said.
+
+    Raises:
+        StoreNotEmptyError: If it has.
+    """
     from mustela.runtime.takeover.importing import is_row
 
-    spec = edition.stores[store].spec
-    for group in range(groups):
-        with closing(edition.open(stage, group)) as view:
-            rows = (key for key, _ in view.range(store, None, None) if is_row(spec, key))
+    place = edition.stores[store]
+    for group in range(place.groups):
+        with closing(edition.open(place.stage, group)) as view:
+            rows = (key for key, _ in view.range(store, None, None) if is_row(place.spec, key))
             if next(rows, None) is not None:
-                return True
-    return False
+                what = f"store {store!r} has rows"
+                fix = "add --merge to keep those that the file does not have, or --replace to"
+                raise StoreNotEmptyError(what, fix=f"{fix} delete them")

@@ -11,6 +11,7 @@ from mustela.errors import EnvironmentFault, UsageError
 from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic
 from mustela.plan.plan import Plan
+from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.epochs import EpochReader
 from mustela.runtime.gate.answers import refuse
 from mustela.runtime.gate.differences import Difference, Kind, led_by_others, marked
@@ -202,6 +203,14 @@ class Repair:
         now_ms = self._world.clock.now_ms()
         record = edited(self.recorded(sight), edit, now_ms=now_ms)
         return self._commit(record, _mirrored(record, sight))
+
+    def claim(self, state: CommittedState) -> EpochRecord:
+        """Commit the record of a run that reads nothing. Call it when older instances are fenced.
+
+        Args:
+            state: What the claim of the run says.
+        """
+        return self._commit(state.to_record(self._world.clock.now_ms()), {})
 
     def drop(self, sight: Sight, drop: Drop) -> EpochRecord:
         """Commit a record without a store.

@@ -28,7 +28,7 @@ from mustela.runtime.record.epoch_record import EpochRecord
 from mustela.runtime.record.group_marks import marks_of
 from mustela.runtime.start.recovery import Recovery
 from mustela.runtime.time.epoch_timer import call_wait_ms
-from mustela.runtime.time.watermark import steady_ms, topic_options
+from mustela.runtime.time.watermark import steady_ms
 from mustela.runtime.topics.application_topics import first_chooser
 from mustela.runtime.topics.global_tables import GlobalFollower
 from mustela.state.faults import StateDamagedError, StateGoneError
@@ -211,16 +211,14 @@ class Opening:
         while True:
             tries += 1
             self._world.transactions.reopen()
-            before = self.recovery.read_state(lanes=self._lanes)
-            state = before.claimed_by(before.incarnation + 1)
-            state.watermark.by_topic = topic_options(state.plan, state.watermark.options)
+            state = self.recovery.next_claim(lanes=self._lanes)
             self.take_plan(state)
             try:
                 committer.claim(state.to_record(self._world.clock.now_ms()))
             except TransactionFenced as error:
                 if tries == CLAIMS_MAX:
                     raise successor.fenced(error) from error
-                successor.refuse_soon(before.incarnation, error)
+                successor.refuse_soon(state.incarnation - 1, error)
             else:
                 return state
 

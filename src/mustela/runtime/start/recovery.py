@@ -21,7 +21,7 @@ from mustela.runtime.gate.differences import Difference, Kind, expired, unchange
 from mustela.runtime.gate.gate import Gate
 from mustela.runtime.ports import World
 from mustela.runtime.start.unlogged import UnloggedStores
-from mustela.runtime.time.watermark import steady_ms, watermark_options
+from mustela.runtime.time.watermark import steady_ms, topic_options, watermark_options
 from mustela.runtime.topics.application_topics import ensure_topics, internal_topics, sink_topics
 from mustela.runtime.topics.found_topics import with_found
 from mustela.runtime.topics.lagging import describe_all
@@ -133,6 +133,16 @@ class Recovery:
         then = seen.record.topic_ids if seen.record else {}
         is_whole = seen.record is not None and bool(seen.record.fingerprint)
         self._start_offsets(state, known=unchanged(then, state.topic_ids), is_whole=is_whole)
+        return state
+
+    def next_claim(self, *, lanes: int) -> CommittedState:
+        """Return the committed state under the incarnation of the next run: what its claim says.
+
+        Call it only when older instances are fenced.
+        """
+        before = self.read_state(lanes=lanes)
+        state = before.claimed_by(before.incarnation + 1)
+        state.watermark.by_topic = topic_options(state.plan, state.watermark.options)
         return state
 
     def claimed(self, state: CommittedState) -> None:
