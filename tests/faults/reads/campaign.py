@@ -196,6 +196,21 @@ class Reading:
         what = f"{ANSWERS} answers of {places}"
         self.child.wait_for(what, reached)
 
+    def await_all_stores(self) -> None:
+        """Wait until each client has had an answer of each store that it can ask for.
+
+        Raises:
+            ChildEndedError: If one has none: what it would have been told is not known.
+        """
+        clients = self.clients
+        try:
+            self.child.wait_for(
+                "answers of all stores", lambda: bool(clients.errors) or not clients.unasked()
+            )
+        except ChildEndedError as error:
+            msg = f"there was no answer of these stores: {clients.unasked()}; {error}"
+            raise ChildEndedError(msg) from None
+
     def _told_inside(self) -> int:
         file = self.child.directory / LOOKS
         return file.read_bytes().count(b"\n") if file.exists() else 0
@@ -362,10 +377,11 @@ def play(
                 done[move] += 1
                 print(f"    {move}: {how}", flush=True)
                 reading.await_answers("app", "replica")
+            reading.await_all_stores()
             judge = reading.judge()
             violations, answers = judge.violations, judge.answers
         except AssertionError as error:
-            violations = [str(error)]
+            violations = [str(error), *reading.clients.errors]
     found = [text[:4000].replace(f"{ROOT}/", "") for text in violations]
     settings = {
         "stores": " ".join(f"{name} ({way})" for name, way in program.stores),

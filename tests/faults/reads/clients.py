@@ -8,14 +8,15 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from mustela.client.errors import RemoteUnavailableError
-from tests.faults.reads.followers import Follower
+from tests.faults.reads.dealt import asked_stores, dealt
+from tests.faults.reads.followers import FOLLOWED, Follower
 from tests.faults.reads.frames import Frames, Read, read_by_source, reader_by_spark
 from tests.faults.reads.program import BY_KEY, KEYS, Shape
 from tests.faults.reads.served import TOLD
@@ -44,7 +45,6 @@ class Clients:
         sure: The stores that are there in every release.
         seed: For what is random.
         spark: A session that reads data frames, too.
-        streams: Whether some follow changes and read data frames.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Clients:
         *,
         seed: int,
         spark: Any = None,
-        streams: bool = True,
     ) -> None:
         self._addresses = addresses
         self._token_file = token
@@ -69,28 +68,33 @@ class Clients:
         self.errors: list[str] = []
         self._ended = threading.Event()
         self._followers: list[Follower] = []
-        ways: dict[str, tuple[str, Way]] = {
-            "all of the application": ("app", _everything),
-            "pages of the application": ("app", self._pages),
-            "keys of the application": ("app", self._keys),
-            "sql of the application": ("app", self._sql),
-            "all of the replica": ("replica", _everything),
-            "pages of the replica": ("replica", self._pages),
-            "sql of the replica": ("replica", self._sql),
-            "both by turns": ("", self._keys),
-            "the next epoch of both": ("", self._next),
-        }
-        for place in addresses if streams else ():
-            said = "application" if place == "app" else place
-            ways[f"frames of the {said}"] = place, self._frames(place, read_by_source)
-            ways[f"changes of the {said}"] = place, self._changes(place)
-        if spark is not None:
-            ways["Spark"] = "app", self._frames("app", reader_by_spark(spark))
+        ways = self._ways(spark)
         self._threads = [
-            threading.Thread(target=self._run, args=(name, *way), name=name, daemon=True)
-            for name, way in ways.items()
-            if way[0] in {*addresses, ""}
+            threading.Thread(target=self._run, args=(name, place, way), name=name, daemon=True)
+            for name, (place, way, _) in ways.items()
         ]
+        self._unasked = {name: set(stores) for name, (_, _, stores) in ways.items()}
+
+    def _ways(self, spark: Any) -> dict[str, tuple[str, Way, Collection[str]]]:
+        """Return by the name of each client where it asks, how, and for which stores."""
+        by_key, in_order = self._with(BY_KEY), self._in_order()
+        ways: dict[str, tuple[str, Way, Collection[str]]] = {
+            "both by turns": ("", self._keys, by_key),
+            "the next epoch of both": ("", self._next, by_key),
+        }
+        for place in self._addresses:
+            said = "application" if place == "app" else place
+            ways[f"all of the {said}"] = place, _everything, self._sure
+            ways[f"pages of the {said}"] = place, self._pages, by_key
+            ways[f"sql of the {said}"] = place, self._sql(place), in_order
+            if place == "app":
+                ways[f"keys of the {said}"] = place, self._keys, by_key
+            frames, changes = self._frames(place, read_by_source), self._changes(place)
+            ways[f"frames of the {said}"] = place, frames, in_order
+            ways[f"changes of the {said}"] = place, changes, self._with(FOLLOWED)
+        if spark is not None:
+            ways["Spark"] = "app", self._frames("app", reader_by_spark(spark)), in_order
+        return ways
 
     def start(self) -> None:
         """Begin to ask."""
@@ -109,6 +113,10 @@ class Clients:
         """Return how many looks there were at a place."""
         return sum(look["place"] == place for look in list(self.looks))
 
+    def unasked(self) -> dict[str, list[str]]:
+        """Return of which stores a client has had no answer yet, by its name."""
+        return {name: sorted(stores) for name, stores in self._unasked.items() if stores}
+
     def _run(self, name: str, place: str, way: Callable[[_Asker], Iterator[Look]]) -> None:
         rng = random.Random(f"{self._seed}-{name}")
         heads = {"authorization": f"Bearer {self._token}"}
@@ -122,6 +130,7 @@ class Clients:
                         asker.seen = max(asker.seen, look["epoch"] or 0)
                         facts = {"client": name, "place": at, "least": asker.least}
                         self.looks.append({**facts, **look})
+                        self._unasked[name] -= asked_stores(look)
                         if self._ended.is_set():
                             break
                 except (httpx.TransportError, NoAnswerError, RemoteUnavailableError):
@@ -130,9 +139,15 @@ class Clients:
                 except Exception as error:  # noqa: BLE001 - told as what is wrong
                     self.errors.append(f"{name}: {type(error).__name__}: {error}")
 
+    def _with(self, layouts: Collection[str]) -> list[str]:
+        return sorted(name for name in self._sure if self._shapes[name].layout in layouts)
+
+    def _in_order(self) -> list[str]:
+        """Return the stores whose rows can be read in order."""
+        return sorted(name for name in self._sure if self._shapes[name].layout != "lines")
+
     def _store(self, asker: _Asker) -> str:
-        names = sorted(n for n in self._sure if self._shapes[n].layout in BY_KEY)
-        return asker.random.choice(names)
+        return asker.random.choice(self._with(BY_KEY))
 
     def _pages(self, asker: _Asker) -> Iterator[Look]:
         """Ask for the rows of a store, page by page, each of the epoch that it names."""
@@ -175,17 +190,22 @@ class Clients:
         self._followers.append(follower)
         return lambda _asker: follower.looks()
 
-    def _sql(self, asker: _Asker) -> Iterator[Look]:
-        """Ask for the sums of two stores in one statement."""
-        names = sorted(n for n in self._sure if self._shapes[n].layout != "lines")
-        two = sorted(asker.random.sample(names, min(2, len(names))))
-        parts = [
-            f"select '{name}', count(*), {_sum(self._shapes[name])} from \"{name}\"" for name in two
-        ]
-        document = asker.ask("POST", "/sql", json={"sql": " union all ".join(parts)})
-        sums = {store: [count, total] for store, count, total in document["rows"]}
-        yield {"epoch": document["epoch"], "sums": sums}
-        self._ended.wait(1.0)
+    def _sql(self, place: str) -> Way:
+        """Return what asks for the sums of two stores in one statement."""
+        names = dealt(self._in_order(), random.Random(f"{self._seed}-{place}-sql"))
+
+        def ask(asker: _Asker) -> Iterator[Look]:
+            two = sorted({next(names), next(names)})
+            parts = [
+                f"select '{name}', count(*), {_sum(self._shapes[name])} from \"{name}\""
+                for name in two
+            ]
+            document = asker.ask("POST", "/sql", json={"sql": " union all ".join(parts)})
+            sums = {store: [count, total] for store, count, total in document["rows"]}
+            yield {"epoch": document["epoch"], "sums": sums}
+            self._ended.wait(1.0)
+
+        return ask
 
 
 def _sum(shape: Shape) -> str:

@@ -18,6 +18,7 @@ from mustela.client.asking import unavailable
 from mustela.client.errors import RemoteRefusedError
 from mustela.frames.data_source import MustelaDataSource
 from mustela.spark_source import hold
+from tests.faults.reads.dealt import dealt
 from tests.faults.reads.program import Shape
 
 __all__ = ["Frames", "read_by_source", "reader_by_spark", "spark_session"]
@@ -103,6 +104,7 @@ class Frames:
     ) -> None:
         self._place = {"url": address, "tokenFile": str(token)}
         self._shapes = {name: shape for name, shape in shapes.items() if shape.layout != "lines"}
+        self._stores = dealt(self._shapes, rng)
         self._random = rng
         self._read = read
 
@@ -112,7 +114,7 @@ class Frames:
         Raises:
             RemoteUnavailableError: If the server does not answer.
         """
-        names = self._random.sample(sorted(self._shapes), min(2, len(self._shapes)))
+        names = next(self._stores), next(self._stores)
         try:
             if self._random.random() < 0.5:
                 yield {"epoch": None, "stores": {names[0]: self._rows(names[0])}}
