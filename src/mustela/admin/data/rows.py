@@ -302,31 +302,41 @@ class StoreRows:
                 yield key, found
 
     def _window_scan(self, bounds: Bounds, after: Position | None) -> Iterator[Found]:
-        if bounds.prefix is not None:
-            msg = "read by prefix"
-            raise self._not_here(msg)
-        handle = self._handle
+        handle, low = self._handle, _lowest(bounds)
         fetch = handle.backward_fetch_range if bounds.reverse else handle.fetch_range
         first, last = bounds.time_from, bounds.time_to
         if after is None:
-            return self._open(fetch(bounds.low, bounds.high, first, last))
+            return self._beginning(bounds, self._open(fetch(low, bounds.high, first, last)))
         rest = (first, after.start - 1) if bounds.reverse else (after.start + 1, last)
-        return chain(
-            self._open(fetch(bounds.low, bounds.high, after.start, after.start)),
-            self._open(fetch(bounds.low, bounds.high, *rest)),
+        rows = chain(
+            self._open(fetch(low, bounds.high, after.start, after.start)),
+            self._open(fetch(low, bounds.high, *rest)),
         )
+        return self._beginning(bounds, rows)
 
     def _session_scan(self, bounds: Bounds, after: Position | None) -> Iterator[Found]:
-        if bounds.prefix is not None:
-            msg = "read by prefix"
-            raise self._not_here(msg)
-        handle = self._handle
-        low, high = bounds.low, bounds.high
+        handle, low, high = self._handle, _lowest(bounds), bounds.high
         if after is not None:
             key = self._forms.key_serde.deserialize(after.key)
             low, high = (low, key) if bounds.reverse else (key, high)
         find = handle.backward_find_sessions_range if bounds.reverse else handle.find_sessions_range
-        return self._open(find(low, high, bounds.time_from, bounds.time_to))
+        rows = self._open(find(low, high, bounds.time_from, bounds.time_to))
+        # The rows come by key: behind the last one with the prefix there is none.
+        return self._beginning(bounds, rows, by_key=not bounds.reverse)
+
+    def _beginning(
+        self, bounds: Bounds, rows: Iterator[Found], *, by_key: bool = False
+    ) -> Iterator[Found]:
+        """Return those whose keys begin with the prefix, if one is asked for."""
+        if bounds.prefix is None:
+            return rows
+        serialize = self._forms.key_serde.serialize
+        prefix = serialize(bounds.prefix)
+
+        def begins(row: Found) -> bool:
+            return serialize(row[0].key).startswith(prefix)
+
+        return takewhile(begins, rows) if by_key else filter(begins, rows)
 
     # -- as documents -----------------------------------------------------------------------------
 
@@ -368,7 +378,13 @@ class StoreRows:
         otherwise = "ask /stores/STORE/KEY"
         if self._spec.own_kind is not None:
             otherwise = "ask its query methods: /stores/STORE/methods"
-        return DataRefusal(400, "QUERY_KIND", text, fixes.get(self._spec.kind, otherwise))
+        fix, more = fixes.get(self._spec.kind, otherwise), {"kind": self._spec.kind}
+        return DataRefusal(400, "QUERY_KIND", text, fix, more)
+
+
+def _lowest(bounds: Bounds) -> Any:
+    """Return the lowest key: a prefix is not behind any key that begins with it."""
+    return bounds.low if bounds.prefix is None else bounds.prefix
 
 
 def _narrowed(bounds: Bounds, after: Position | None) -> tuple[int | None, int | None]:

@@ -186,6 +186,14 @@ def test_only_keys_with_the_prefix_are_sent(driver: TopologyTestDriver) -> None:
         "apple",
         "apple",
     ]
+    for store in ("windowed", "sessions"):
+        whole, some = (
+            [row for _, _, data in events for row in data.get("rows", ())]
+            for end in ("", "?prefix=a")
+            for events in [Stream(served, f"/stores/{store}/changes{end}").run(lambda: None)]
+        )
+        assert some == [row for row in whole if row["key"].startswith("a")]
+        assert 0 < len(some) < len(whole), store
 
 
 def test_changes_of_windows_sessions_and_versions_name_what_changed(

@@ -118,7 +118,7 @@ def test_what_is_not_there_is_404_with_a_code(served: Served) -> None:
         ("/stores/windowed/a", "QUERY_KIND"),
         ("/stores/counts/a/windows", "QUERY_KIND"),
         ("/stores/counts/a?as_of=5", "QUERY_KIND"),
-        ("/stores/windowed?prefix=a", "QUERY_KIND"),
+        ("/stores/prices?versions=true&prefix=p", "QUERY_KIND"),
     ],
 )
 def test_a_malformed_question_is_400_with_a_code(served: Served, path: str, code: str) -> None:
@@ -159,14 +159,28 @@ def test_pages_of_windows_and_sessions_lose_and_repeat_nothing(served: Served) -
     """Windows are ordered by start, sessions by key; each page begins after the one before."""
     for store in ("windowed", "sessions", "prices", "counts"):
         whole = served.json(f"/stores/{store}")["rows"]
-        for reverse in ("false", "true"):
-            found, cursor = [], ""
-            while cursor is not None:
-                more = f"&cursor={cursor}" if cursor else ""
-                page = served.json(f"/stores/{store}?limit=1&reverse={reverse}{more}")
-                found += page["rows"]
-                cursor = page.get("cursor")
-            assert found == whole[:: -1 if reverse == "true" else 1], (store, reverse)
+        _read_backwards_too(served, f"/stores/{store}?", whole)
+
+
+def test_pages_of_windows_and_sessions_may_be_of_the_keys_with_a_prefix(served: Served) -> None:
+    """In the order that they have without it, page by page; an empty prefix is that of all keys."""
+    for store in ("windowed", "sessions"):
+        whole = served.json(f"/stores/{store}")["rows"]
+        for prefix in ("", "a", "b", "b/", "zz"):
+            wanted = [row for row in whole if row["key"].startswith(prefix)]
+            assert bool(wanted) is (prefix != "zz")
+            _read_backwards_too(served, f"/stores/{store}?prefix={prefix}&", wanted)
+
+
+def _read_backwards_too(served: Served, question: str, wanted: list[Any]) -> None:
+    for reverse in ("false", "true"):
+        found, cursor = [], ""
+        while cursor is not None:
+            more = f"&cursor={cursor}" if cursor else ""
+            page = served.json(f"{question}limit=1&reverse={reverse}{more}")
+            found += page["rows"]
+            cursor = page.get("cursor")
+        assert found == wanted[:: -1 if reverse == "true" else 1], (question, reverse)
 
 
 def test_pages_of_one_key_lose_and_repeat_nothing() -> None:
