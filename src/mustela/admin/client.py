@@ -148,10 +148,18 @@ class AdminClient:
 
     def _silent(self, said: str) -> AdminSilentError:
         what = f"the admin server of {self.access.application_id} does not answer"
+        fix = (
+            "see whether its process lives and is not overloaded; `mustela status` without it "
+            "reads Kafka alone"
+        )
+        if self._elsewhere:
+            fix = (
+                "see whether it lives and listens there: `mustela run` and `mustela serve` say "
+                "their address when they start"
+            )
         return AdminSilentError(
             what,
             evidence={"address": self.access.address, "said": said},
-            fix="see whether its process lives and is not overloaded; `mustela status` without it "
-            "reads Kafka alone",
+            fix=fix,
             fields={"address": self.access.address},
         )

@@ -89,10 +89,11 @@ class Policy:
 class _Refused(Exception):
     """A request is refused."""
 
-    def __init__(self, status: int, what: str) -> None:
+    def __init__(self, status: int, what: str, fix: str = "") -> None:
         super().__init__(what)
         self.status = status
         self.what = what
+        self.fix = fix
 
 
 class Guard:
@@ -194,7 +195,12 @@ class Guard:
         granted = self._granted(_client(scope), headers.get("authorization", []))
         scope.setdefault("state", {})["mustela_scope"] = granted.name.lower()
         if granted is Scope.NOBODY:
-            raise _Refused(401, f"a token with scope {needed.name.lower()} is needed")
+            name = needed.name.lower()
+            fix = (
+                f"send Authorization: Bearer with the token admin.{name}_token; "
+                "if that is not set, with the one in the file ~admin/APPLICATION.json of state_dir"
+            )
+            raise _Refused(401, f"a token with scope {name} is needed", fix)
         if granted < needed:
             raise _Refused(403, f"the token's scope is not {needed.name.lower()}")
 
@@ -309,7 +315,8 @@ class _Sender:
         await self._send(message)
 
     async def refuse(self, refusal: _Refused) -> None:
-        body = json.dumps({"error": refusal.what}).encode()
+        fix = {"fix": refusal.fix} if refusal.fix else {}
+        body = json.dumps({"error": refusal.what, **fix}).encode()
         headers = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body))]
         if refusal.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))

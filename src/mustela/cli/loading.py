@@ -8,6 +8,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -78,16 +79,7 @@ def _import(module_name: str, target: str) -> ModuleType:
     except (ImportError, ValueError):
         known = False
     if not known:
-        what = f"there is no module {module_name!r}"
-        here = sorted(path.stem for path in Path.cwd().glob("*.py"))
-        close = difflib.get_close_matches(module_name, here, n=1)
-        guess = f"did you mean {close[0]}? or " if close else ""
-        raise ApplicationNotFoundError(
-            what,
-            evidence={"looked in": Path.cwd()},
-            fix=f"{guess}change to the directory that holds {module_name.split('.')[0]}.py",
-            fields={"target": target},
-        )
+        raise _no_module(module_name, target)
     try:
         return importlib.import_module(module_name)
     except MustelaError:
@@ -96,6 +88,25 @@ def _import(module_name: str, target: str) -> ModuleType:
         what = f"the module {module_name!r} raised {type(error).__name__}: {error}"
         fix = "correct the module; --debug shows the full stack trace"
         raise ApplicationImportError(what, at=_place_of(error), fix=fix) from error
+
+
+def _no_module(name: str, target: str) -> ApplicationNotFoundError:
+    what, place = f"there is no module {name!r}", Path.cwd()
+    package, _, last = name.rpartition(".")
+    spec = find_spec(package) if package in sys.modules else None
+    if spec is not None and spec.submodule_search_locations:
+        place = Path(next(iter(spec.submodule_search_locations)))
+        there = sorted(module.name for module in iter_modules([str(place)]))
+        close = difflib.get_close_matches(last, there, n=1) or there
+        fix = f"did you mean {package}.{close[0]}?" if close else f"write {place / last}.py"
+    else:
+        top = name.partition(".")[0]
+        here = sorted(module.name for module in iter_modules([str(place)]))
+        close = difflib.get_close_matches(top, here, n=1)
+        guess = f"did you mean {close[0]}{name[len(top) :]}? or " if close else ""
+        fix = f"{guess}change to the directory that holds {top}{'' if package else '.py'}"
+    evidence = {"looked in": place}
+    return ApplicationNotFoundError(what, evidence=evidence, fix=fix, fields={"target": target})
 
 
 def _place_of(error: BaseException) -> Origin | None:

@@ -347,12 +347,13 @@ def open_state(application: str, where: Where) -> Generator[StateAnswers]:
 def _server(settings: Settings, where: Where) -> AdminClient | None:
     from mustela.admin.access import Access, Tokens
     from mustela.admin.client import AdminClient, find_server
+    from mustela.client.connecting import checked_address
     from mustela.runtime.replica.places import places_of
 
     if where.url is not None:
         access = Access(
             application_id=settings.application_id,
-            address=where.url.rstrip("/"),
+            address=checked_address(where.url),
             certificate="",
             pid=0,
             tokens=Tokens.of(settings),
@@ -396,6 +397,10 @@ def _not_found(settings: Settings, source: str | None) -> NoStateHereError:
     if source in ("server", "replica"):
         what = f"no {'admin server' if source == 'server' else 'replica'} of {name} runs here"
         fix = "leave --source out, or give the address of one elsewhere: --url"
+    elif source is not None:
+        kept = "topics" if source == "changelogs" else "files"
+        what = f"the {kept} of {name} are read with the types of its program, which was not named"
+        fix = "name the program, as in shop:app, instead of the application's id"
     else:
         what = f"neither {name} nor a replica of it runs here with an admin server"
         fix = "name its program, as in shop:app: then the directory and the changelogs are read"

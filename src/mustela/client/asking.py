@@ -364,7 +364,10 @@ def decoded(status: int, body: bytes) -> dict[str, Any]:
         raise RemoteUnavailableError(what, fix="ask again later", fields=fields)
     fix = str(document.get("fix") or "change the question")
     if status in (401, 403):
-        fix = "give a token of the scope query: Client(url, token=...)"
+        fix = (
+            "give a token of the scope query: to Client as its argument token, to commands in "
+            "MUSTELA__ADMIN__QUERY_TOKEN"
+        )
     raise RemoteRefusedError(what, evidence={"status": status}, fix=fix, fields=fields)
 
 

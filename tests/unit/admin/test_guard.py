@@ -77,9 +77,10 @@ def test_a_refused_operation_is_not_done(app: FakeApp) -> None:
 
 
 def test_what_is_asked_without_a_token_says_how_to_ask(app: FakeApp) -> None:
-    """401 with the kind of token, as HTTP wants it."""
+    """401 with the kind of token, as HTTP wants it, and where the token is."""
     answer = app.client().post("/pause")
     assert answer.headers["www-authenticate"] == "Bearer"
+    assert "admin.operate_token" in answer.json()["fix"]
 
 
 @pytest.mark.parametrize(

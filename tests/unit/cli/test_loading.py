@@ -70,6 +70,18 @@ def test_what_is_not_there_is_named(target: str, text: str) -> None:
     assert text in str(caught.value)
 
 
+def test_a_module_that_a_package_does_not_have_is_told_by_those_that_it_has(here: Path) -> None:
+    """The package is named rightly: nobody is sent to another directory."""
+    (here / "folder").mkdir()
+    (here / "folder" / "inner.py").write_text("from mustela import App\napp = App('deep')\n")
+    with pytest.raises(ApplicationNotFoundError, match=r"did you mean folder\.inner\?") as caught:
+        load_app("folder.iner:app")
+    assert caught.value.evidence["looked in"] == str(here / "folder")
+    assert load_app("folder.inner:app").settings.application_id == "deep"
+    with pytest.raises(ApplicationNotFoundError, match="directory that holds foldr\n"):
+        load_app("foldr.inner:app")
+
+
 @pytest.mark.parametrize(
     ("source", "line"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -145,13 +146,40 @@ def test_parquet_has_columns_of_the_types_of_keys_and_values(
 def test_what_is_asked_wrong_is_refused_and_its_fix_helps(run: Run) -> None:
     """An application that is not there, a store that is not there, a file that cannot be."""
     assert "STATE_NOT_FOUND" in run("list", "words-of-state", code=ExitCode.USAGE)
-    run("list", APP)
+    read = ("--source", "changelogs")
+    told = run("list", "words-of-state", *read, code=ExitCode.USAGE)
+    assert "with the types of its program, which was not named" in told
+    run("list", APP, *read)
     told = run("get", APP, "count", "a", code=ExitCode.USAGE)
     assert "STATE_QUESTION" in told
     assert "mustela state list" in told
     run("list", APP)
     assert "STATE_EXPORT_FILE" in run("export", APP, "counts", "no/x.jsonl", code=ExitCode.USAGE)
     run("export", APP, "counts", "x.jsonl")
+
+
+def test_what_a_kind_of_store_does_not_have_is_answered_with_what_to_type(run: Run) -> None:
+    """A refusal of the server names addresses; a command's names its own options."""
+    told = run("get", APP, "windowed", "a", code=ExitCode.USAGE)
+    assert "--show windows" in told
+    assert "/stores/" not in told
+    assert run("get", APP, "windowed", "a", "--show", "windows")
+    told = run("get", APP, "sessions", "a", code=ExitCode.USAGE)
+    assert "--show sessions" in told
+    assert run("get", APP, "sessions", "a", "--show", "sessions")
+    told = run("get", APP, "counts", "a", "--show", "versions", code=ExitCode.USAGE)
+    assert "leave out --show" in told
+    assert run("get", APP, "counts", "a")
+
+
+def test_an_address_needs_its_scheme_and_somebody_who_listens(run: Run) -> None:
+    """The fix is the address that was meant; where nobody listens, who says where he does."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    told = run("list", "words-of-state", "--url", place, code=ExitCode.USAGE)
+    assert f"write http://{place}" in told
+    told = run("list", "words-of-state", "--url", f"http://{place}", code=ExitCode.ENVIRONMENT)
+    assert "say their address when they start" in told
 
 
 def test_a_file_says_by_its_name_how_rows_are_written(

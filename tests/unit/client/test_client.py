@@ -108,8 +108,17 @@ def test_a_refused_question_names_the_servers_code(served: Served) -> None:
     assert caught.value.fields["code"] == "QUERY_NO_STORE"
     with pytest.raises(RemoteRefusedError, match="token") as caught:
         client(served, token="w" * 32).stores()
-    assert "token=" in (caught.value.fix or "")
+    assert "argument token" in (caught.value.fix or "")
     assert client(served).stores()[0]["store"] == "counts"
+
+
+def test_an_address_without_a_scheme_is_refused_and_its_fix_helps(served: Served) -> None:
+    """Before anything is asked."""
+    with pytest.raises(RemoteRefusedError) as caught:
+        Client("127.0.0.1:8080")
+    assert "write http://127.0.0.1:8080" in (caught.value.fix or "")
+    Client("http://127.0.0.1:8080").close()
+    assert client(served).stores()
 
 
 def test_a_server_that_does_not_answer_is_unavailable() -> None:

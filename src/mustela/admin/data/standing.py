@@ -166,6 +166,17 @@ def _torn(then: int, now: int) -> StateTornError:
     )
 
 
+_FIXES_OF_KINDS: Final = {
+    **dict.fromkeys(
+        ("key_value", "timestamped_key_value", "versioned"),
+        "leave out --show, --as-of or --versions; mustela state list has the kinds of the stores",
+    ),
+    "window": "read those of a key with --show windows, or several keys with mustela state range",
+    "session": "read those of a key with --show sessions, or several keys with mustela state range",
+}
+"""What the commands have for the addresses that a refusal names."""
+
+
 def _refused(status: int, document: Mapping[str, Any]) -> UsageError | EnvironmentFault:
     what = str(document.get("error") or f"the server answered {status}")
     fix, code = document.get("fix") or None, str(document.get("code", ""))
@@ -173,6 +184,8 @@ def _refused(status: int, document: Mapping[str, Any]) -> UsageError | Environme
         fix = "give the token of the scope query: MUSTELA__ADMIN__QUERY_TOKEN"
     if code == "QUERY_NO_STORE":
         fix = "see mustela state list"
+    if code == "QUERY_KIND":
+        fix = _FIXES_OF_KINDS.get(str(document.get("kind")), fix)
     fields = {"status": status, "code": code}
     if code == "QUERY_FRAME_GONE":
         return StateTornError(
