@@ -33,6 +33,10 @@ __all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
 
 _FEW: Final = 100
 """What so few records take has little to do with how many they are."""
+_NEWEST: Final = 0.3
+"""Weight of the last epoch in how much of a core lanes are given."""
+_LEAST_CORES: Final = 1.25
+"""What cores that others keep busy are worth at least, as a number of idle ones."""
 
 
 class SmallEpochs:
@@ -41,7 +45,8 @@ class SmallEpochs:
     An epoch of twice the records is taken to need twice the work; what does not depend on records
     makes that too much for larger ones, so that they have their jobs. Work is what tasks did, and
     what they waited for others; not how long they waited for a processor, else a machine that is
-    full would make epochs look large, and their jobs would fill it up.
+    full would make epochs look large, and their jobs would fill it up. What lanes do wait for one
+    says how much of the cores others leave, and so what is to be saved by using all of them.
 
     Lanes that wait for calls to the outside wait at the same time, so they never share a task.
 
@@ -55,13 +60,15 @@ class SmallEpochs:
         self._limit = program.small_seconds * exchanges if can else 0.0
         self._seconds = inf  # nothing is known of the first one
         self._records = 0
+        self._share = 1.0
 
     def has(self, order: EpochOrder) -> bool:
         """Whether an epoch is expected to be small; the first one is not."""
         if order.suspect or not self._limit:
             return False
         parts = max(2, len(order.ranges))  # it is read by as many tasks as there are cores
-        return self._expected(_offsets(order.ranges)) < self._limit * parts / (parts - 1)
+        cores = max(_LEAST_CORES, parts * self._share)
+        return self._expected(_offsets(order.ranges)) < self._limit * cores / (cores - 1)
 
     def _expected(self, records: int) -> float:
         """Return how long the tasks of an epoch will work."""
@@ -86,6 +93,10 @@ class SmallEpochs:
         """
         self._seconds = sum(_worked(report.seconds) for report in reports)
         self._records = _offsets(report.ranges for report in reports)
+        lanes = [report.seconds for report in reports if report.stage > 0]
+        if (took := sum(seconds.get("lane", 0.0) for seconds in lanes)) > 0.0:
+            share = sum(_worked(seconds) for seconds in lanes) / took
+            self._share += _NEWEST * (share - self._share)
 
 
 def _worked(seconds: Mapping[str, float]) -> float:

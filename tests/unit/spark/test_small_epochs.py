@@ -70,12 +70,10 @@ def test_nothing_is_known_of_the_first_epoch() -> None:
 
 def test_waiting_for_a_core_is_no_work() -> None:
     """Else a machine that others keep busy would have all epochs as jobs, which cost more."""
-    slow = reports(500, 0.3, 0.2)
-    for report in slow:
-        report.seconds["waited"] = 0.18 if report.stage == 0 else 0.19
+    slow = reports(500, 0.3, 0.08)
+    slow[0].seconds["waited"] = 0.27
     assert not seen(slow).has(order(500))
-    for report in slow:
-        report.seconds["waited"] += 0.03
+    slow[0].seconds["waited"] = 0.29
     assert seen(slow).has(order(500))
 
 
@@ -111,6 +109,19 @@ def test_what_many_cores_share_is_small_up_to_what_they_would_save() -> None:
     two = order(500)
     assert small.has(two)
     assert not small.has(replace(two, ranges=two.ranges + two.ranges[:1] * 14))
+
+
+def test_cores_that_others_keep_busy_save_less() -> None:
+    """A job for their sake would only take more of them; but what takes long is shared out."""
+    busy = reports(2_000, 0.15, 0.3)
+    busy[1].seconds["waited"] = 0.2
+    assert not seen(busy).has(order(2_000))
+    often = seen(*[busy] * 20)
+    assert often.has(order(1_900))
+    assert not often.has(order(2_100))
+    for _ in range(20):
+        often.learn(reports(2_000, 0.15, 0.1))
+    assert not often.has(order(1_900))
 
 
 def test_state_that_may_be_damaged_is_looked_at_by_all_cores() -> None:
