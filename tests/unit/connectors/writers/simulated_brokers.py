@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,8 @@ NOT_LEADER, OUT_OF_ORDER, OLD_EPOCH, WRONG_STATE, WRONG_ID = 6, 45, 47, 48, 49
 CONCURRENT, FENCED = 51, 90
 NODES = 2
 REMEMBERED = 5
+ADDS_FROM = {"Produce": 12, "TxnOffsetCommit": 5}
+"""Versions from which a request adds the partition that it writes to, in Kafka's version 2."""
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Brokers:
         self.leaders: dict[Place, int] = {}
         self.offsets: dict[Place, int] = {}
         self.is_calm = False
+        self.asked: Counter[str] = Counter()
         self._producer, self._epoch, self._before = -1, -1, (-1, -1)
         self._members: set[Place] = set()
         self._state = "empty"
@@ -123,12 +126,14 @@ class Brokers:
                 "InitProducerId": self._init,
                 "AddPartitionsToTxn": self._add,
                 "AddOffsetsToTxn": self._add_offsets,
-                "TxnOffsetCommit": self._commit_offsets,
                 "EndTxn": self._end,
             },
         )
+        self.asked[api.name] += 1
         if api.name == "Produce":
             return self._produce(node, api, ask)
+        if api.name == "TxnOffsetCommit":
+            return self._commit_offsets(api, ask)
         return answers[api.name](ask)
 
     def later(self, request: Callable[[], object]) -> None:
@@ -239,7 +244,7 @@ class Brokers:
         code = self._join(ask.int64(), ask.int16(), [OFFSETS])
         return struct.pack(">ih", 0, code) + NO_TAGS
 
-    def _commit_offsets(self, ask: Answer) -> bytes:
+    def _commit_offsets(self, api: Api, ask: Answer) -> bytes:
         ask.string()
         ask.string()
         producer, epoch = ask.int64(), ask.int16()
@@ -257,9 +262,7 @@ class Brokers:
             return number
 
         places = self._places(ask, partition)
-        code = self._refusal(producer, epoch)
-        if not code and OFFSETS not in self._members:
-            code = WRONG_STATE
+        code = self._asked(api, OFFSETS, producer, epoch)
         if not code:
             offered = self._offered.setdefault((producer, epoch), {})
             offered.update(zip(places, found, strict=True))
@@ -336,7 +339,7 @@ class Brokers:
 
     def _asked(self, api: Api, place: Place, producer: int, epoch: int) -> int:
         """What the coordinator says of a producer that has nothing open in a partition."""
-        if api.version >= 12:
+        if api.version >= ADDS_FROM[api.name]:
             code = self._join(producer, epoch, [place])
         else:
             code = self._refusal(producer, epoch)

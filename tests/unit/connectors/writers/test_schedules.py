@@ -21,7 +21,7 @@ from mustela.connectors.kafka.writers.transactions import SharedTransactions
 from mustela.connectors.kafka.writers.writer import TransactionWriter, WriterOptions, Written
 from mustela.errors import EnvironmentFault
 from mustela.plan.ticket import Ticket
-from tests.unit.connectors.writers.simulated_brokers import Brokers
+from tests.unit.connectors.writers.simulated_brokers import NODES, Brokers
 
 PROPERTIES = {"bootstrap.servers": "host:0"}
 RECORD = ("epochs", 0)
@@ -287,3 +287,26 @@ def test_a_driver_that_breaks_a_rule_is_found_out(
         except AssertionError:
             wrong += 1
     assert wrong >= 5
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_small_epoch_asks_each_broker_once(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    """However many partitions its changelogs have; and a second time for the epoch record."""
+    brokers = Brokers(0, version, LAST_EPOCH)
+    brokers.is_calm = True
+    monkeypatch.setattr(cluster, "Connection", brokers.connect)
+    shared = SharedTransactions(PROPERTIES, "app")
+    shared.reopen()
+    brokers.asked.clear()
+    shared.begin()
+    for store in range(8):
+        for number in range(4):
+            shared.produce_tracked(f"store-{store}", number, [b"key"], [b"value"])
+    shared.send_offsets({("in", 0): 1})
+    assert len(shared.flush()) == 8 * 4
+    shared.produce_tracked(*RECORD, [None], [b"1 1"])
+    shared.commit()
+    adding = {"AddPartitionsToTxn": 2, "AddOffsetsToTxn": 1} if version == 1 else {}
+    asked = {name: count for name, count in brokers.asked.items() if name != "Metadata"}
+    once = {"TxnOffsetCommit": 1, "EndTxn": 1, "FindCoordinator": asked["FindCoordinator"]}
+    assert asked == {"Produce": NODES + 1, **once, **adding}

@@ -96,11 +96,11 @@ class Cluster:
         assert last is not None, "there are no bootstrap servers"
         raise last
 
-    def leader(self, topic: str, partition: int) -> Connection:
-        """Return a connection to the broker that leads a partition.
+    def leader(self, topic: str, partition: int) -> int:
+        """Return which broker leads a partition.
 
         Raises:
-            KafkaException: If there is none, or it does not answer.
+            KafkaException: If there is none, or nobody answers.
         """
         node = self._leaders.get((topic, partition))
         if node is None:
@@ -109,6 +109,14 @@ class Cluster:
         if node is None:
             code = KafkaError.LEADER_NOT_AVAILABLE
             raise KafkaException(KafkaError(code, f"{topic}-{partition} has no leader"))
+        return node
+
+    def broker(self, node: int) -> Connection:
+        """Return a connection to a broker that was named by `leader`.
+
+        Raises:
+            KafkaException: If it does not answer.
+        """
         return self._to(self._places[node])
 
     def partitions(self, topic: str) -> int:

@@ -36,6 +36,7 @@ ADD_OFFSETS = Api(25, 3, "AddOffsetsToTxn")
 END = Api(26, 3, "EndTxn")
 END_AND_BUMP = Api(26, 5, "EndTxn")
 OFFSETS = Api(28, 3, "TxnOffsetCommit")
+OFFSETS_AND_ADD = Api(28, 5, "TxnOffsetCommit")
 _NOBODY = (-1, -1)
 _NOTHING_OPEN = KafkaError.INVALID_TXN_STATE
 T = TypeVar("T")
@@ -148,7 +149,8 @@ class TransactionCoordinator:
             return
         limit = self._commit_timeout
         try:
-            self._until_served(self._add_group, limit)
+            if not self.ticket.by_writing:
+                self._until_served(self._add_group, limit)
             self._until_served(lambda: self._send_offsets(offsets), limit)
         except KafkaException as raised:
             self._fail(raised, "add offsets to a transaction")
@@ -229,7 +231,8 @@ class TransactionCoordinator:
             + nobody
             + _by_topic(topics)
         )
-        answer = self._cluster.coordinator(OF_GROUP, self._group).call(OFFSETS, body + NO_TAGS)
+        api = OFFSETS_AND_ADD if self.ticket.by_writing else OFFSETS
+        answer = self._cluster.coordinator(OF_GROUP, self._group).call(api, body + NO_TAGS)
         _check_partitions(answer)
 
     def _end(self, sent: Callable[[], object] | None = None, *, committed: bool) -> None:

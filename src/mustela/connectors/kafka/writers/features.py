@@ -32,7 +32,7 @@ _NEEDED = (
 # Brokers that know it ask the coordinator whether a partition belongs to the transaction, before
 # they append to it (KIP-890): so a late row cannot begin a transaction that nobody ends.
 _VERIFIES = Api(24, 4, "AddPartitionsToTxn")
-_BUMPS = (Api(0, 12, "Produce"), Api(26, 5, "EndTxn"))
+_BUMPS = (Api(0, 12, "Produce"), Api(26, 5, "EndTxn"), Api(28, 5, "TxnOffsetCommit"))
 
 
 def bumps_at_end(broker: Connection) -> bool:

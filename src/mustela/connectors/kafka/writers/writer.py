@@ -120,6 +120,7 @@ class TransactionWriter:
         self._cluster = cluster or Cluster(properties)
         self._keeps_open = cluster is not None
         self._lanes: dict[Place, _Lane] = defaultdict(_Lane)
+        self._to_add: list[Place] = []
         self._under_way: list[tuple[Connection, dict[Place, _AnyBatch]]] = []
         self._waiting_bytes = 0
         self._is_begun = False
@@ -196,10 +197,10 @@ class TransactionWriter:
                 self._turn()
 
     def _place(self, topic: str, partition: int) -> Place:
-        """Return a partition that is in the transaction from now on."""
+        """Return a partition that is in the transaction before its first rows are sent."""
         place = (topic, partition)
         if place not in self._lanes and not self._ticket.by_writing:
-            self._add(place)
+            self._to_add.append(place)
         return place
 
     def finish(self) -> dict[Place, Written]:
@@ -222,23 +223,28 @@ class TransactionWriter:
             self._under_way.clear()
             self._cluster.forget()
 
-    def _add(self, place: Place) -> None:
+    def _add(self) -> None:
+        """Add new partitions with one request; no answer is awaited on any connection then."""
+        if not self._to_add:
+            return
         try:
-            add_partitions(self._cluster, self._ticket, [place], self._options.timeout)
+            add_partitions(self._cluster, self._ticket, self._to_add, self._options.timeout)
         except KafkaException as raised:
             self._fail(error_of(raised))
+        self._to_add.clear()
 
     def _turn(self) -> None:
         """Take the answers of the last round, and send the next."""
         try:
             self._receive()
+            self._add()
             self._send()
         except KafkaException as raised:
             self._again(error_of(raised))
 
     def _send(self) -> None:
-        by_leader: dict[Connection, dict[Place, _AnyBatch]] = defaultdict(dict)
-        sizes: dict[Connection, int] = defaultdict(int)
+        by_leader: dict[int, dict[Place, _AnyBatch]] = defaultdict(dict)
+        sizes: dict[int, int] = defaultdict(int)
         for place, lane in self._lanes.items():
             if lane.waiting:
                 leader, batch = self._cluster.leader(*place), lane.waiting[0]
@@ -246,9 +252,9 @@ class TransactionWriter:
                     by_leader[leader][place] = batch
                     sizes[leader] += batch.size
         for leader, batches in by_leader.items():
-            body = self._request(batches)
-            self._under_way.append((leader, batches))
-            leader.send(self._api, body)
+            connection, body = self._cluster.broker(leader), self._request(batches)
+            self._under_way.append((connection, batches))
+            connection.send(self._api, body)
 
     @property
     def _api(self) -> Api:
