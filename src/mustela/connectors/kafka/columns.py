@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from mustela.connectors.kafka.calls import told_as_raised
 from mustela.connectors.kafka.errors import ErrorKind, kind_of
 from mustela.model import Headers
 
-__all__ = ["Columns", "RowCallback", "RowColumns", "feed"]
+__all__ = ["ColumnSink", "Columns", "RowCallback", "RowColumns", "feed"]
 
 SLICE_ROWS = 10_000
 QUEUE_FULL_WAIT_S = 0.05
@@ -154,6 +155,53 @@ class Columns:
             return map(list, own)
         extra = self.header
         return [[*some, extra] for some in own]
+
+
+class ColumnSink(ABC):
+    """Takes rows by columns."""
+
+    def produce_columns(  # noqa: PLR0913 - the columns of a row
+        self,
+        topics: str | Sequence[str],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers] | None = None,
+        partitions: Sequence[int | None] | int | None = None,
+        *,
+        header: tuple[str, bytes] | None = None,
+        tag: object = None,
+        skip: Collection[int] = (),
+    ) -> None:
+        """Produce rows. What becomes of them, a flush says.
+
+        Args:
+            topics: One topic for all, or one for each row.
+            keys: Keys.
+            values: Values.
+            timestamps: Milliseconds; None for the time of sending. 0 and less are sent as 1,
+                because the client takes 0 for "now".
+            headers: Headers of each row.
+            partitions: A partition for all, one for each row, or None for Kafka's partitioner.
+            header: A header that each row gets besides its own.
+            tag: Comes back in `RefusedRow.tag`.
+            skip: Indices of rows to leave out.
+        """
+        columns = Columns(
+            topics=topics,
+            keys=keys,
+            values=values,
+            timestamps=timestamps,
+            headers=headers,
+            partitions=partitions,
+            header=header,
+        ).without(skip)
+        if len(columns):
+            self._produce(columns, tag)
+
+    @abstractmethod
+    def _produce(self, columns: Columns, tag: object) -> None:
+        """Produce rows; there is at least one."""
 
 
 def feed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,7 @@ from mustela.connectors.kafka.client import (
     servers_of,
     unavailable,
 )
-from mustela.connectors.kafka.columns import Columns, RowCallback, feed
+from mustela.connectors.kafka.columns import Columns, ColumnSink, RowCallback, feed
 from mustela.connectors.kafka.errors import (
     ErrorKind,
     KafkaRetryable,
@@ -27,7 +27,6 @@ from mustela.connectors.kafka.errors import (
     kind_of,
 )
 from mustela.errors import EnvironmentFault, UsageError
-from mustela.model import Headers
 
 __all__ = ["PlainSink"]
 
@@ -36,7 +35,7 @@ SMALL_BATCH_BYTES = 16 << 10
 Failure = tuple[object, Columns, KafkaError, Message]
 
 
-class PlainSink:
+class PlainSink(ColumnSink):
     """An idempotent producer: each row arrives at least once, in order, if `flush` returns.
 
     Args:
@@ -62,31 +61,7 @@ class PlainSink:
         self._failures: list[Failure] = []
         self._refused: list[RefusedRow] = []
 
-    def produce_columns(  # noqa: PLR0913 - the columns of a row
-        self,
-        topics: str | Sequence[str],
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
-        headers: Sequence[Headers] | None = None,
-        partitions: Sequence[int | None] | int | None = None,
-        *,
-        header: tuple[str, bytes] | None = None,
-        tag: object = None,
-        skip: Collection[int] = (),
-    ) -> None:
-        """Produce rows; the arguments are those of `TransactionalSink.produce_columns`."""
-        columns = Columns(
-            topics=topics,
-            keys=keys,
-            values=values,
-            timestamps=timestamps,
-            headers=headers,
-            partitions=partitions,
-            header=header,
-        ).without(skip)
-        if not len(columns):
-            return
+    def _produce(self, columns: Columns, tag: object) -> None:
         failed = partial(_note, self._failures, tag, columns)
 
         def refuse(row: int, raised: KafkaException) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -34,7 +34,7 @@ from mustela.connectors.kafka.client import (
     servers_of,
     unavailable,
 )
-from mustela.connectors.kafka.columns import Columns, RowCallback, feed
+from mustela.connectors.kafka.columns import Columns, ColumnSink, RowCallback, feed
 from mustela.connectors.kafka.deliveries import Deliveries
 from mustela.connectors.kafka.errors import (
     ErrorKind,
@@ -56,7 +56,6 @@ from mustela.connectors.kafka.transaction_failures import (
     is_about_delivery,
 )
 from mustela.errors import InvariantError
-from mustela.model import Headers
 from mustela.plan.ticket import Ticket
 
 __all__ = ["PlainSink", "TransactionOptions", "TransactionalSink"]
@@ -91,7 +90,7 @@ class TransactionOptions:
     timeless: frozenset[str] = frozenset()
 
 
-class TransactionalSink(OneWriter):
+class TransactionalSink(OneWriter, ColumnSink):
     """The driver's producer. One transaction holds all that an epoch gives.
 
     After an error the producer is gone, and what happened to the transaction is for `reopen` and
@@ -172,44 +171,7 @@ class TransactionalSink(OneWriter):
             self._fail(raised, "begin a transaction")
         self._reach("transaction-begun")
 
-    def produce_columns(  # noqa: PLR0913 - the columns of a row
-        self,
-        topics: str | Sequence[str],
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
-        headers: Sequence[Headers] | None = None,
-        partitions: Sequence[int | None] | int | None = None,
-        *,
-        header: tuple[str, bytes] | None = None,
-        tag: object = None,
-        skip: Collection[int] = (),
-    ) -> None:
-        """Produce rows. What becomes of them, `flush` and `commit` say.
-
-        Args:
-            topics: One topic for all, or one for each row.
-            keys: Keys.
-            values: Values.
-            timestamps: Milliseconds; None for the time of sending. 0 and less are sent as 1,
-                because the client takes 0 for "now".
-            headers: Headers of each row.
-            partitions: A partition for all, one for each row, or None for Kafka's partitioner.
-            header: A header that each row gets besides its own.
-            tag: Comes back in `RefusedRow.tag`.
-            skip: Indices of rows to leave out.
-        """
-        columns = Columns(
-            topics=topics,
-            keys=keys,
-            values=values,
-            timestamps=timestamps,
-            headers=headers,
-            partitions=partitions,
-            header=header,
-        ).without(skip)
-        if not len(columns):
-            return
+    def _produce(self, columns: Columns, tag: object) -> None:
         self._deliveries.sent(columns)
         callback = self._watch(columns, tag) if self._diagnose else None
         self._feed(columns, tag, callback, partial(self._reach, "half-produced"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from mustela.clock import SystemClock
-from mustela.connectors.kafka.columns import Columns
+from mustela.connectors.kafka.columns import Columns, ColumnSink
 from mustela.connectors.kafka.deliveries import Diagnosis
 from mustela.connectors.kafka.errors import (
     ErrorKind,
@@ -30,7 +30,6 @@ from mustela.connectors.kafka.writers.placing import Joined, Origin, Placing, jo
 from mustela.connectors.kafka.writers.sealed import SealedBatch
 from mustela.connectors.kafka.writers.writer import TransactionWriter, WriterOptions
 from mustela.errors import InvariantError
-from mustela.model import Headers
 from mustela.plan.sealed import SealedRows
 from mustela.plan.ticket import Ticket
 
@@ -42,7 +41,7 @@ _GATHERED_ROWS = 10_000
 """So many rows for a partition are not kept for more: they are batches of their own."""
 
 
-class SharedTransactions:
+class SharedTransactions(ColumnSink):
     """What `TransactionalSink` is to the driver, with transactions that lanes may write into.
 
     A transaction that is lent belongs to one attempt of one epoch. It is committed with what that
@@ -158,31 +157,7 @@ class SharedTransactions:
             self._coordinator.abort()
         return self._coordinator.begin()
 
-    def produce_columns(  # noqa: PLR0913 - the columns of a row
-        self,
-        topics: str | Sequence[str],
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int] | None = None,
-        headers: Sequence[Headers] | None = None,
-        partitions: Sequence[int | None] | int | None = None,
-        *,
-        header: tuple[str, bytes] | None = None,
-        tag: object = None,
-        skip: Collection[int] = (),
-    ) -> None:
-        """Produce rows; the arguments are those of `TransactionalSink.produce_columns`."""
-        columns = Columns(
-            topics=topics,
-            keys=keys,
-            values=values,
-            timestamps=timestamps,
-            headers=headers,
-            partitions=partitions,
-            header=header,
-        ).without(skip)
-        if not len(columns):
-            return
+    def _produce(self, columns: Columns, tag: object) -> None:
         self._open_writer()
         now_ms, reached = self._clock.now_ms(), 0
         for place, rows in self._placing.sorted(columns, tag, now_ms=now_ms):
