@@ -372,8 +372,8 @@ class TaskReport:
         counters: Counts by name.
         restored: Records read from changelogs, by store; 0 for a store that has none, and has lost
             rows that only the local copy had.
-        seconds: Time spent, by part; ``waited`` is that without a core or the broker's
-            answer.
+        seconds: Time spent, by part: ``source`` and ``lane``, and what of these two was without
+            a core or the broker's answer, ``waited``; ``wait`` is the time before them.
         failure: Why it failed, if it did.
         pid: The process that ran it.
         traced: Spans for records that carry a trace context.
@@ -408,3 +408,12 @@ class TaskReport:
     written_bytes: int = 0
     sealed: int = 0
     away: bool = False
+
+    @property
+    def worked(self) -> float:
+        """Seconds it worked, without those in which it waited for a core or for the broker.
+
+        These say nothing of its work: a machine that is busy with other things has more of them.
+        """
+        took = self.seconds.get("source", 0.0) + self.seconds.get("lane", 0.0)
+        return max(0.0, took - self.seconds.get("waited", 0.0))

@@ -208,9 +208,8 @@ class Logbook(Listener):
         if since.slowest is None or event.seconds > since.slowest.seconds:
             since.slowest = event
         for report in event.reports:
-            worked = sum(spent for part, spent in report.seconds.items() if part != "wait")
             place = report.stage, report.task
-            since.busy_s[place] = since.busy_s.get(place, 0.0) + worked
+            since.busy_s[place] = since.busy_s.get(place, 0.0) + report.worked
             steps_s = since.steps_s.get(place, {})
             since.steps_s[place] = with_seconds(steps_s, report.measured.seconds)
         if _LOG.isEnabledFor(logging.DEBUG):

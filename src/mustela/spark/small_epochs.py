@@ -9,7 +9,7 @@ is no shuffle, what is saved is the job, once such a task stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -88,20 +88,15 @@ class SmallEpochs:
     def learn(self, reports: Sequence[TaskReport]) -> None:
         """Take in how long the tasks of an epoch worked.
 
-        That they waited for a core, or for the broker, says nothing of their work: a machine that
-        is busy with other things would have the dearer jobs, and so still more to do.
+        With what they waited, a machine that is busy with other things would have the dearer jobs,
+        and so still more to do.
         """
-        self._seconds = sum(_worked(report.seconds) for report in reports)
+        self._seconds = sum(report.worked for report in reports)
         self._records = _offsets(report.ranges for report in reports)
-        lanes = [report.seconds for report in reports if report.stage > 0]
-        if (took := sum(seconds.get("lane", 0.0) for seconds in lanes)) > 0.0:
-            share = sum(_worked(seconds) for seconds in lanes) / took
+        lanes = [report for report in reports if report.stage > 0]
+        if (took := sum(lane.seconds.get("lane", 0.0) for lane in lanes)) > 0.0:
+            share = sum(lane.worked for lane in lanes) / took
             self._share += _NEWEST * (share - self._share)
-
-
-def _worked(seconds: Mapping[str, float]) -> float:
-    took = seconds.get("source", 0.0) + seconds.get("lane", 0.0)
-    return max(0.0, took - seconds.get("waited", 0.0))
 
 
 def _offsets(tasks: Iterable[Iterable[SourceRange | RangeReport]]) -> int:

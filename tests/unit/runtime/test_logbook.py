@@ -94,8 +94,8 @@ def test_what_happened_is_summed_up_every_so_often(caplog: pytest.LogCaptureFixt
     book = Logbook(clock)
     book.open(settings(summary_every="10s"))
     reports = [
-        TaskReport(stage=0, task=0, seconds={"source": 1.0}),
-        TaskReport(stage=1, task=1, seconds={"lane": 2.0, "wait": 9.0}),
+        TaskReport(stage=0, task=0, seconds={"source": 1.5, "waited": 0.5}),
+        TaskReport(stage=1, task=1, seconds={"lane": 3.0, "waited": 1.0, "wait": 9.0}),
     ]
     reports[1].measured.seconds.update({"total": 0.5, "enrich": 1.25})
     counters = {"dropped_late:hourly": 2, "late:daily": 1, "dead_letters:parse": 3}

@@ -174,11 +174,7 @@ class EpochCommit:
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.all_bytes
         run.opening.recovery.unlogged.lost(output.reports)
-        worked = sum(
-            report.seconds.get("source", 0.0) + report.seconds.get("lane", 0.0)
-            for report in output.reports
-        )
-        worked += seconds - job_seconds
+        worked = sum(report.worked for report in output.reports) + seconds - job_seconds
         run.budget.learn(records=records, size=size, seconds=seconds, worked=worked)
         refused = self._committer.left_out.items()
         counters = {f"refused_rows:{topic}": count for topic, count in refused}

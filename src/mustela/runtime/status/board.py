@@ -269,6 +269,5 @@ def _busy(
     found = dict(before)
     for report in reports:
         place = report.stage, report.task
-        worked = sum(spent for part, spent in report.seconds.items() if part != "wait")
-        found[place] = found.get(place, 0.0) + worked
+        found[place] = found.get(place, 0.0) + report.worked
     return found
