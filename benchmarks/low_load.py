@@ -4,7 +4,8 @@ Mustela and Kafka Streams, in turns on one broker, each with the same commit int
 a fixed load. The processor time of the application's processes and of the broker, and the time from
 when a record was meant to be sent until a reader sees its result; where windows end, from when they
 are over. All stamped records must arrive exactly once, or there is no number. ``--against TREE``
-puts Mustela's sources of another tree (a git worktree) beside them.
+puts Mustela's sources of another tree (a git worktree) beside them, ``--set commit.writers=lanes``
+this tree's with a setting.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ import json
 import os
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.kafka import BrokerSilenceError
-from benchmarks.measure import Sampler, percentiles
-from benchmarks.paired import ROOT, Side
+from benchmarks.measure import percentiles
+from benchmarks.paired import ROOT, Side, variable
 from benchmarks.peers.base import PeerFailedError
 from benchmarks.peers.registry import Contestant
-from benchmarks.receiver import Load, Receiver
 from benchmarks.trial import (
     Bench,
     LoadPlan,
@@ -31,14 +30,12 @@ from benchmarks.trial import (
     assignment,
     bench_of_its_own,
     clean_up,
-    start_load,
+    keep_up,
+    running,
 )
 from benchmarks.workloads import WORKLOADS
 
 _RESULTS = Path(__file__).parent / "results" / "low_load.jsonl"
-_TIMEOUT_S = 180.0
-_SETTLE_S = 2.0
-_VISIBLE_S = 60.0
 _WANTED = (0.5, 0.95, 0.99)
 
 
@@ -59,71 +56,48 @@ class Measured(NamedTuple):
     p99: float
 
 
-def measure(
-    bench: Bench, contestant: Contestant, task: Task, given: argparse.Namespace
-) -> Measured:
+def measure(bench: Bench, contestant: Contestant, task: Task) -> Measured:
     """Let a contestant keep up with the load.
 
     Raises:
         WrongOutputError: If a stamped record did not arrive exactly as often as it must.
         PeerFailedError: If it ended or did not start, or the load did not.
     """
-    workload, name = WORKLOADS[task.workload], task.name
+    workload, name, seconds = WORKLOADS[task.workload], task.name, bench.load.measure_s
     todo = assignment(bench, workload, contestant, name, f"{name}.in", 0)
-    outputs = workload.output_topics(todo.output)
-    sides = [f"{todo.input_topic}-{side.ending}" for side in workload.sides]
-    bench.topics.create([todo.input_topic, *sides, *outputs], workload.partitions)
-    peer = contestant.build(todo)
-    receiver = Receiver(topics=bench.topics, names=outputs)
-    receiver.start()
-    peer.start()
-    sampler = Sampler(program_pid=peer.pid, broker_pid=bench.broker_pid)
-    sampler.start()
-    try:
-        peer.wait_for("running", _TIMEOUT_S)
-        time.sleep(_SETTLE_S)
-        begin = time.time() + 0.5
-        load = Load(
-            program=workload.program,
-            rate=given.rate,
-            begin_us=int(begin * 1e6),
-            count=given.rate * (given.warm_up + given.seconds),
-        )
-        if code := start_load(bench, todo.input_topic, load).wait():
-            raise PeerFailedError(f"the load generator ended with {code}")
-        receiver.wait_for_count(sum(load.expected().values()), _VISIBLE_S)
-        if faults := load.faults(receiver.arrivals):
-            raise WrongOutputError("; ".join(faults))
-    finally:
-        sampler.stop()
-        receiver.stop()
-        peer.stop()
+    with running(bench, workload, contestant, todo) as now:
+        first, latencies = keep_up(bench, now, todo)
     clean_up(bench, todo)
-    first = begin + given.warm_up
-    program, broker = sampler.cpu_between(first, first + given.seconds)
-    tail = percentiles(load.latencies_ms(receiver.arrivals, given.warm_up), _WANTED)
-    shares = 100 * program / given.seconds, 100 * broker / given.seconds
+    program, broker = now.sampler.cpu_between(first, first + seconds)
+    tail = percentiles(latencies, _WANTED)
+    shares = 100 * program / seconds, 100 * broker / seconds
     return Measured(*(round(number, 1) for number in (*shares, *tail)))
 
 
-def contestants(against: Path | None) -> list[Contestant]:
+def contestants(given: argparse.Namespace) -> list[Contestant]:
     """Those who take turns."""
     sides: list[Contestant] = [Side(peer="mustela", guarantee="eos", sources=ROOT)]
-    if against is not None:
-        sides.append(Side(peer="other", guarantee="eos", sources=against.resolve()))
-    return [*sides, Contestant(peer="kafka_streams", guarantee="eos")]
+    if given.set:
+        settings = tuple(map(variable, given.set))
+        sides.append(Side(peer="set", guarantee="eos", sources=ROOT, settings=settings))
+    if given.against is not None:
+        sides.append(Side(peer="other", guarantee="eos", sources=given.against.resolve()))
+    if not given.alone:
+        sides.append(Contestant(peer="kafka_streams", guarantee="eos"))
+    return sides
 
 
 def compare(name: str, given: argparse.Namespace) -> dict[str, object]:
     """Let all take their turns; return each turn's numbers, and medians of Mustela's shares."""
     turns: dict[str, list[Measured]] = {}
-    able = contestants(given.against)
-    with bench_of_its_own("low-load", LoadPlan()) as bench:
+    able = contestants(given)
+    plan = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds)
+    with bench_of_its_own("low-load", plan) as bench:
         bench.commit_ms = given.commit_ms
         for turn in range(given.turns):
             for one in able if turn % 2 == 0 else reversed(able):
                 try:
-                    found = measure(bench, one, Task(name, f"{one.peer}{turn}"), given)
+                    found = measure(bench, one, Task(name, f"{one.peer}{turn}"))
                 except (PeerFailedError, WrongOutputError, BrokerSilenceError) as error:
                     print(f"{name} {one}: NO NUMBER: {error}", file=sys.stderr)
                     continue
@@ -136,14 +110,17 @@ def compare(name: str, given: argparse.Namespace) -> dict[str, object]:
         "commit_ms": given.commit_ms,
         "seconds": given.seconds,
         "against": given.label,
-        "times_kafka_streams": _ratios(turns),
+        "settings": given.set,
+        "times_kafka_streams": _ratios(turns, "mustela", "kafka_streams"),
+        "set_times_kafka_streams": _ratios(turns, "set", "kafka_streams"),
+        "set_times_mustela": _ratios(turns, "set", "mustela"),
         "turns": {name: [found._asdict() for found in rows] for name, rows in turns.items()},
     }
 
 
-def _ratios(turns: dict[str, list[Measured]]) -> dict[str, float]:
-    """Mustela's medians, in times of Kafka Streams'."""
-    mine, its = turns.get("mustela"), turns.get("kafka_streams")
+def _ratios(turns: dict[str, list[Measured]], one: str, other: str) -> dict[str, float]:
+    """One's medians, in times of the other's."""
+    mine, its = turns.get(one), turns.get(other)
     if not mine or not its:
         return {}
     return {
@@ -161,6 +138,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workloads", nargs="+", choices=list(WORKLOADS))
     parser.add_argument("--against", type=Path, help="a tree of the repository at another commit")
+    parser.add_argument("--set", action="append", default=[], help="beside it: NAME=VALUE")
+    parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
     parser.add_argument("--label", default="", help="what the results call the other tree")
     parser.add_argument("--rate", type=int, default=1_000, help="records a second")
     parser.add_argument("--commit-ms", type=int, default=100)
@@ -173,7 +152,9 @@ def main() -> None:
         found = compare(name, given)
         with given.out.open("a") as file:
             file.write(json.dumps(found) + "\n")
-        print(name, json.dumps(found["times_kafka_streams"]))
+        for what in ("times_kafka_streams", "set_times_kafka_streams", "set_times_mustela"):
+            if found[what]:
+                print(name, what, json.dumps(found[what]))
 
 
 if __name__ == "__main__":

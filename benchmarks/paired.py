@@ -16,10 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +25,16 @@ from pathlib import Path
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
-from benchmarks.trial import Bench, LoadPlan, assignment, catch_up, clean_up, fixed_load
+from benchmarks.trial import (
+    Bench,
+    LoadPlan,
+    assignment,
+    bench_of_its_own,
+    catch_up,
+    clean_up,
+    fixed_load,
+)
 from benchmarks.workloads import SEED, WORKLOADS
-from mustela_dev import DevelopmentBroker
 
 _RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
 ROOT = Path(__file__).parent.parent
@@ -74,40 +79,29 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     sides = [
         Side(peer=name, guarantee=given.guarantee, sources=tree, settings=settings)
         for name, tree, settings in (
-            ("this", ROOT, tuple(map(_variable, given.set))),
+            ("this", ROOT, tuple(map(variable, given.set))),
             ("other", given.other.resolve(), ()),
         )
     ]
-    folder = Path(tempfile.mkdtemp(prefix="mustela-paired-"))
     turns: dict[str, list[dict[str, float]]] = {"this": [], "other": []}
-    try:
-        with DevelopmentBroker(folder / "broker", heap_mb=512) as broker:
-            bench = Bench(
-                bootstrap=broker.bootstrap_servers,
-                broker_pid=broker.pid,
-                folder=folder,
-                commit_ms=100,
-                load=LoadPlan(warm_up_s=5, measure_s=20, idle_s=15),
-            )
-            topic = workload.input_topic(given.records)
-            oracle = workload.oracle()
-            bench.topics.fill(
-                topic, workload.partitions, workload.make(given.records, SEED), oracle.see
-            )
-            for turn in range(given.turns + 1):
-                for side in sides if turn % 2 else reversed(sides):
-                    name = f"{side.peer}{turn}"
-                    todo = assignment(bench, workload, side, name, topic, given.records)
-                    found = catch_up(bench, workload, side, todo, oracle).numbers()
-                    numbers = {what: round(found[what], 3) for what in _CATCH_UP}
-                    clean_up(bench, todo)
-                    if turn and given.load:
-                        numbers |= _under_load(bench, side, f"{name}load", given.workload)
-                    print(name, json.dumps(numbers), file=sys.stderr, flush=True)
-                    if turn:  # the first one warms the broker up
-                        turns[side.peer].append(numbers)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with bench_of_its_own("paired", LoadPlan(warm_up_s=5, measure_s=20, idle_s=15)) as bench:
+        topic = workload.input_topic(given.records)
+        oracle = workload.oracle()
+        bench.topics.fill(
+            topic, workload.partitions, workload.make(given.records, SEED), oracle.see
+        )
+        for turn in range(given.turns + 1):
+            for side in sides if turn % 2 else reversed(sides):
+                name = f"{side.peer}{turn}"
+                todo = assignment(bench, workload, side, name, topic, given.records)
+                found = catch_up(bench, workload, side, todo, oracle).numbers()
+                numbers = {what: round(found[what], 3) for what in _CATCH_UP}
+                clean_up(bench, todo)
+                if turn and given.load:
+                    numbers |= _under_load(bench, side, f"{name}load", given.workload)
+                print(name, json.dumps(numbers), file=sys.stderr, flush=True)
+                if turn:  # the first one warms the broker up
+                    turns[side.peer].append(numbers)
     ratios: dict[str, list[float]] = {}
     for mine, its in zip(turns["this"], turns["other"], strict=True):
         for what, number in mine.items():
@@ -125,8 +119,8 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _variable(told: str) -> tuple[str, str]:
-    """Return the variable of the environment that makes a setting."""
+def variable(told: str) -> tuple[str, str]:
+    """Return the variable of the environment that makes a setting, told as NAME=VALUE."""
     name, _, value = told.partition("=")
     return f"MUSTELA__{name.replace('.', '__').upper()}", value
 

@@ -278,6 +278,66 @@ def start_parts(peer: Peer, first_output: float | None) -> dict[str, float]:
     return parts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A peer that is ready for a load, what reads its results, and what watches both."""
+
+    peer: Peer
+    receiver: Receiver
+    sampler: Sampler
+
+
+@contextmanager
+def running(
+    bench: Bench, workload: Workload, contestant: Contestant, todo: Assignment
+) -> Iterator[Running]:
+    """Start a peer on topics of its own; at the end it is stopped.
+
+    Raises:
+        PeerFailedError: If it ended or did not start.
+    """
+    outputs = workload.output_topics(todo.output)
+    sides = [f"{todo.input_topic}-{side.ending}" for side in workload.sides]
+    bench.topics.create([todo.input_topic, *sides, *outputs], workload.partitions)
+    peer = contestant.build(todo)
+    receiver = Receiver(topics=bench.topics, names=outputs)
+    receiver.start()
+    peer.start()
+    sampler = Sampler(program_pid=peer.pid, broker_pid=bench.broker_pid)
+    sampler.start()
+    try:
+        peer.wait_for("running", _START_TIMEOUT_S)
+        time.sleep(_SETTLE_S)
+        yield Running(peer=peer, receiver=receiver, sampler=sampler)
+    finally:
+        sampler.stop()
+        receiver.stop()
+        peer.stop()
+
+
+def keep_up(bench: Bench, now: Running, todo: Assignment) -> tuple[float, list[float]]:
+    """Send the bench's load; return when what counts of it began, and its latencies in ms.
+
+    Raises:
+        WrongOutputError: If a stamped record did not arrive exactly as often as it must.
+        PeerFailedError: If the load did not start.
+    """
+    plan = bench.load
+    begin = time.time() + 0.5
+    load = Load(
+        program=todo.program,
+        rate=plan.rate,
+        begin_us=int(begin * 1e6),
+        count=plan.rate * (plan.warm_up_s + plan.measure_s),
+    )
+    if code := start_load(bench, todo.input_topic, load).wait():
+        raise PeerFailedError(f"the load generator ended with {code}")
+    now.receiver.wait_for_count(sum(load.expected().values()), _VISIBLE_TIMEOUT_S)
+    if faults := load.faults(now.receiver.arrivals):
+        raise WrongOutputError("; ".join(faults))
+    return begin + plan.warm_up_s, load.latencies_ms(now.receiver.arrivals, plan.warm_up_s)
+
+
 def fixed_load(
     bench: Bench, workload: Workload, contestant: Contestant, todo: Assignment
 ) -> FixedLoad:
@@ -288,43 +348,16 @@ def fixed_load(
         PeerFailedError: If the peer ended or did not start.
     """
     plan = bench.load
-    outputs = workload.output_topics(todo.output)
-    bench.topics.create([todo.input_topic, *outputs], workload.partitions)
-    peer = contestant.build(todo)
-    receiver = Receiver(topics=bench.topics, names=outputs)
-    receiver.start()
-    peer.start()
-    sampler = Sampler(program_pid=peer.pid, broker_pid=bench.broker_pid)
-    sampler.start()
-    try:
-        peer.wait_for("running", _START_TIMEOUT_S)
-        time.sleep(_SETTLE_S)
-        begin = time.time() + 0.5
-        load = Load(
-            program=workload.program,
-            rate=plan.rate,
-            begin_us=int(begin * 1e6),
-            count=plan.rate * (plan.warm_up_s + plan.measure_s),
-        )
-        _run_load(bench, todo.input_topic, load)
-        expected = sum(load.expected().values())
-        receiver.wait_for_count(expected, _VISIBLE_TIMEOUT_S)
-        faults = load.faults(receiver.arrivals)
-        if faults:
-            raise WrongOutputError("; ".join(faults))
-        latencies = load.latencies_ms(receiver.arrivals, plan.warm_up_s)
-        loaded = (begin + plan.warm_up_s, begin + plan.warm_up_s + plan.measure_s)
+    with running(bench, workload, contestant, todo) as now:
+        sampler = now.sampler
+        first, latencies = keep_up(bench, now, todo)
         pss = sampler.peak_pss_bytes
         time.sleep(_SETTLE_S)
         idle = (time.time(), time.time() + plan.idle_s)
         time.sleep(plan.idle_s)
         sampler.stop()
-        restart = _restart(bench, peer, receiver, todo)
-    finally:
-        sampler.stop()
-        receiver.stop()
-        peer.stop()
-    program, broker = sampler.cpu_between(*loaded)
+        restart = _restart(bench, now.peer, now.receiver, todo)
+    program, broker = sampler.cpu_between(first, first + plan.measure_s)
     numbers = {
         "fixed_load.cpu_percent": 100 * program / plan.measure_s,
         "fixed_load.broker_cpu_percent": 100 * broker / plan.measure_s,
@@ -333,13 +366,6 @@ def fixed_load(
         **restart,
     }
     return FixedLoad(latencies_ms=latencies, numbers=numbers)
-
-
-def _run_load(bench: Bench, topic: str, load: Load) -> None:
-    process = start_load(bench, topic, load)
-    code = process.wait()
-    if code != 0:
-        raise PeerFailedError(f"the load generator ended with {code}")
 
 
 def start_load(bench: Bench, topic: str, load: Load) -> subprocess.Popen[bytes]:
