@@ -7,7 +7,8 @@ must be found. ``./dev faults --summary --ledger FILE`` shows what was done so f
 ``./dev faults --standbys N`` gives shocks to three instances of an application instead, of which
 two wait. ``./dev faults --reads N`` plays N seeds in which clients ask for stores all the time, and
 compares each answer with what the epoch that it names has left; ``--bug`` plants one there.
-``./dev faults --writers`` has lanes write their changelogs into the driver's transaction.
+``./dev faults --writers`` has lanes write their changelogs into the driver's transaction;
+``--transactions 1`` has the broker keep to the first version of Kafka's.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def run(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
                 if broker is not None:
                     broker.kill()
                     shutil.rmtree(broker.data_dir, ignore_errors=True)
-                broker = make_broker(place / f"broker-{len(played)}")
+                broker = make_broker(place / f"broker-{len(played)}", given.transactions)
                 broker.start()
             elif not broker.running:
                 broker.start()
@@ -197,6 +198,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     kinds, fault = _several_of(CHECKED, "kind"), _one_of(SHOCKS, "fault")
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
     parser.add_argument("--writers", action="store_true", help="lanes write their changelogs")
+    parser.add_argument("--transactions", type=int, choices=[1, 2], default=2, help="their version")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
     parser.add_argument("--slice", type=int, default=48, help="faults of a slice")
     parser.add_argument("--seed", type=int, default=1)

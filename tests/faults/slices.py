@@ -55,15 +55,21 @@ class Plan:
     shocks: tuple[str, ...] = ()
 
 
-def make_broker(data_dir: Path) -> DevelopmentBroker:
-    """Make a small broker that soon ends transactions whose time is up. It is not started."""
+def make_broker(data_dir: Path, transactions: int = 2) -> DevelopmentBroker:
+    """Make a small broker that soon ends transactions whose time is up. It is not started.
+
+    Args:
+        data_dir: Where its data is.
+        transactions: The version of Kafka's transactions.
+    """
     from mustela_dev import BrokerOptions
 
     properties = {
         **PROPERTIES,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     }
-    options = BrokerOptions(fast_start=True)
+    features = {"transaction.version": transactions}
+    options = BrokerOptions(fast_start=True, features=features)
     return DevelopmentBroker(data_dir, heap_mb=HEAP_MB, properties=properties, options=options)
 
 

@@ -110,6 +110,8 @@ class BrokerOptions:
         secure: Whether clients need TLS and a login: those of `DevelopmentBroker.client_settings`.
         listen: The address that clients reach it at. Any but the loopback interface's needs TLS
             and a login, whatever ``secure`` says.
+        features: Levels of the cluster's features other than the newest: ``transaction.version``,
+            for instance. They hold for a new data directory.
         jars: Where its jars and its Java come from, and where messages go.
         start_timeout_s: Seconds that it may take to answer.
         stop_timeout_s: Seconds that it may take to stop before it is killed.
@@ -119,6 +121,7 @@ class BrokerOptions:
     tied: bool = True
     secure: bool = False
     listen: str = LOOPBACK
+    features: Mapping[str, int] = field(default_factory=dict[str, int])
     jars: JarRequest = field(default_factory=JarRequest)
     start_timeout_s: float = 120.0
     stop_timeout_s: float = 30.0
@@ -406,6 +409,8 @@ class DevelopmentBroker:
     def _format(self, java: Java, path: str, cluster_id: str) -> None:
         options = jvm_options(heap_mb=self._heap_mb, fast_start=True)
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
+        for name, level in self._options.features.items():
+            tool += ["--feature", f"{name}={level}"]
         command = [str(java.executable), *options, "-cp", path, *tool]
         answer = subprocess.run(
             [*command, "--cluster-id", cluster_id, "--config", "server.properties"],
