@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import threading
 import time
@@ -24,20 +23,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.in_turns import Numbers, Turns, in_turns, latencies, medians, ratios_of
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
 from benchmarks.process_tree import parse_stat
 from benchmarks.trial import (
     Bench,
+    FixedLoad,
     LoadPlan,
     assignment,
     bench_of_its_own,
-    catch_up,
     clean_up,
-    fixed_load,
 )
-from benchmarks.workloads import SEED, WORKLOADS
+from benchmarks.workloads import WORKLOADS
 from mustela.admin.access import Access, read_access
 from mustela.admin.endpoints import endpoints, json_answer
 
@@ -164,41 +163,23 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
         for name, shown in (("without", False), ("with", True))
     ]
     load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
-    turns: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
+    what = Turns(
+        turns=given.turns,
+        records=given.records,
+        caught_up=lambda seen: {"records_per_s": round(seen["records_per_s"], 0)},
+        loaded=_loaded,
+    )
     with bench_of_its_own("admin", load) as bench:
-        topic, oracle = workload.input_topic(given.records), workload.oracle()
-        records = workload.make(given.records, SEED)
-        bench.topics.fill(topic, workload.partitions, records, oracle.see)
-        for turn in range(given.turns + 1):
-            for side in sides if turn % 2 else reversed(sides):
-                name = f"{side.peer}{turn}"
-                todo = assignment(bench, workload, side, name, topic, given.records)
-                found = catch_up(bench, workload, side, todo, oracle).numbers()
-                numbers = {"records_per_s": round(found["records_per_s"], 0)}
-                clean_up(bench, todo)
-                if turn:
-                    draft = assignment(bench, workload, side, f"{name}l", f"{name}.in", 0)
-                    seen = fixed_load(bench, workload, side, draft)
-                    numbers["p95_ms"] = round(_p95(seen.latencies_ms), 1)
-                    numbers["cpu_percent"] = round(seen.numbers["fixed_load.cpu_percent"], 1)
-                    clean_up(bench, draft)
-                    turns[side.peer].append(numbers)
-                print(name, json.dumps(numbers), file=sys.stderr, flush=True)
+        turns = in_turns(bench, workload, sides, what)
         costs = _costs(bench, sides[1], given.workload)
-    ratios = {
-        what: [
-            round(mine[what] / its[what], 3)
-            for mine, its in zip(turns["with"], turns["without"], strict=True)
-        ]
-        for what in ("records_per_s", "p95_ms", "cpu_percent")
-    }
-    medians = {what: round(statistics.median(found), 3) for what, found in ratios.items()}
+    ratios = ratios_of(turns["with"], turns["without"])
+    median = medians(ratios)
     return {
         "workload": workload.name,
         "records": given.records,
         "rate": given.rate,
-        "median_ratio": medians,
-        "within_bars": medians["p95_ms"] <= P95_BAR and medians["records_per_s"] >= THROUGHPUT_BAR,
+        "median_ratio": median,
+        "within_bars": median["p95_ms"] <= P95_BAR and median["records_per_s"] >= THROUGHPUT_BAR,
         "ratios": ratios,
         "cpu_ms_per_request": costs,
         **turns,
@@ -225,8 +206,9 @@ def _costs(bench: Bench, side: _Side, workload: str) -> dict[str, float]:
         clean_up(bench, todo)
 
 
-def _p95(latencies: list[float]) -> float:
-    return statistics.quantiles(latencies, n=20)[-1]
+def _loaded(_side: Contestant, _todo: Assignment, held: FixedLoad) -> Numbers:
+    cpu = round(held.numbers["fixed_load.cpu_percent"], 1)
+    return {"p95_ms": latencies(held)["p95_ms"], "cpu_percent": cpu}
 
 
 def main() -> None:

@@ -29,18 +29,11 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from benchmarks.in_turns import Numbers, Turns, in_turns, latencies, medians, ratios_of
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
-from benchmarks.trial import (
-    Bench,
-    LoadPlan,
-    assignment,
-    bench_of_its_own,
-    catch_up,
-    clean_up,
-    fixed_load,
-)
+from benchmarks.trial import Bench, FixedLoad, LoadPlan, bench_of_its_own
 from benchmarks.workloads import SEED, WORKLOADS
 from mustela import StreamsBuilder
 from mustela.plan.epoch import EpochOrder, TaskReport, changelog_topic, history_topic
@@ -58,6 +51,7 @@ from mustela.state.interfaces import Token
 
 _RESULTS = Path(__file__).parent / "results" / "history.jsonl"
 _KEPT = 1_000
+_AT_SATURATION = ("records_per_s", "cpu_s_per_million", "broker_cpu_s_per_million")
 _EPOCHS = 200
 _NOW_MS = 1_700_000_000_000
 _SIZES = (
@@ -241,45 +235,30 @@ def turns(given: argparse.Namespace) -> dict[str, object]:
         for name, kept in (("without", False), ("with", True))
     ]
     load = LoadPlan(rate=given.rate, warm_up_s=given.warm_up, measure_s=given.seconds, idle_s=1)
-    found: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
     sizes: dict[str, float] = {}
     with bench_of_its_own("history", load) as bench:
-        topic, oracle = workload.input_topic(given.records), workload.oracle()
-        records = workload.make(given.records, SEED)
-        bench.topics.fill(topic, workload.partitions, records, oracle.see)
-        for turn in range(given.turns + 1):
-            for side in sides if turn % 2 else reversed(sides):
-                name = f"{side.peer}{turn}"
-                todo = assignment(bench, workload, side, name, topic, given.records)
-                seen = catch_up(bench, workload, side, todo, oracle).numbers()
-                clean_up(bench, todo)
-                wanted = ("records_per_s", "cpu_s_per_million", "broker_cpu_s_per_million")
-                numbers = {what: round(seen[what], 3) for what in wanted}
-                if turn:
-                    draft = assignment(bench, workload, side, f"{name}l", f"{name}.in", 0)
-                    held = fixed_load(bench, workload, side, draft)
-                    p50, p95 = (statistics.quantiles(held.latencies_ms, n=20)[at] for at in (9, 18))
-                    numbers |= {"p50_ms": round(p50, 1), "p95_ms": round(p95, 1)}
-                    for what in ("cpu_percent", "broker_cpu_percent"):
-                        numbers[what] = round(held.numbers[f"fixed_load.{what}"], 2)
-                    if side.kept:
-                        sizes = log_sizes(bench, draft.application_id)
-                    clean_up(bench, draft)
-                    found[side.peer].append(numbers)
-                print(name, json.dumps(numbers), file=sys.stderr, flush=True)
-    ratios = {
-        what: [
-            round(mine[what] / its[what], 3)
-            for mine, its in zip(found["with"], found["without"], strict=True)
-        ]
-        for what in found["with"][0]
-    }
+
+        def loaded(side: Contestant, todo: Assignment, held: FixedLoad) -> Numbers:
+            if side.peer == "with":
+                sizes.update(log_sizes(bench, todo.application_id))
+            wanted = ("cpu_percent", "broker_cpu_percent")
+            numbers = {what: round(held.numbers[f"fixed_load.{what}"], 2) for what in wanted}
+            return {**latencies(held), **numbers}
+
+        what = Turns(
+            turns=given.turns,
+            records=given.records,
+            caught_up=lambda seen: {name: round(seen[name], 3) for name in _AT_SATURATION},
+            loaded=loaded,
+        )
+        found = in_turns(bench, workload, sides, what)
+    ratios = ratios_of(found["with"], found["without"])
     return {
         "workload": workload.name,
         "records": given.records,
         "rate": given.rate,
         "seconds": given.warm_up + given.seconds,
-        "median_ratio": {what: statistics.median(each) for what, each in ratios.items()},
+        "median_ratio": medians(ratios),
         "at_the_rate": sizes,
         "ratios": ratios,
         **found,

@@ -16,25 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.in_turns import Numbers, Turns, in_turns, medians, ratios_of
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant
-from benchmarks.trial import (
-    Bench,
-    LoadPlan,
-    assignment,
-    bench_of_its_own,
-    catch_up,
-    clean_up,
-    fixed_load,
-)
-from benchmarks.workloads import SEED, WORKLOADS
+from benchmarks.trial import FixedLoad, LoadPlan, bench_of_its_own
+from benchmarks.workloads import WORKLOADS
 
 _RESULTS = Path(__file__).parent / "results" / "paired.jsonl"
 ROOT = Path(__file__).parent.parent
@@ -83,37 +74,22 @@ def compare(given: argparse.Namespace) -> dict[str, object]:
             ("other", given.other.resolve(), ()),
         )
     ]
-    turns: dict[str, list[dict[str, float]]] = {"this": [], "other": []}
+    what = Turns(
+        turns=given.turns,
+        records=given.records,
+        caught_up=lambda seen: {what: round(seen[what], 3) for what in _CATCH_UP},
+        loaded=_under_load if given.load else None,
+    )
     with bench_of_its_own("paired", LoadPlan(warm_up_s=5, measure_s=20, idle_s=15)) as bench:
-        topic = workload.input_topic(given.records)
-        oracle = workload.oracle()
-        bench.topics.fill(
-            topic, workload.partitions, workload.make(given.records, SEED), oracle.see
-        )
-        for turn in range(given.turns + 1):
-            for side in sides if turn % 2 else reversed(sides):
-                name = f"{side.peer}{turn}"
-                todo = assignment(bench, workload, side, name, topic, given.records)
-                found = catch_up(bench, workload, side, todo, oracle).numbers()
-                numbers = {what: round(found[what], 3) for what in _CATCH_UP}
-                clean_up(bench, todo)
-                if turn and given.load:
-                    numbers |= _under_load(bench, side, f"{name}load", given.workload)
-                print(name, json.dumps(numbers), file=sys.stderr, flush=True)
-                if turn:  # the first one warms the broker up
-                    turns[side.peer].append(numbers)
-    ratios: dict[str, list[float]] = {}
-    for mine, its in zip(turns["this"], turns["other"], strict=True):
-        for what, number in mine.items():
-            ratios.setdefault(what, []).append(round(number / max(its[what], 1e-9), 3))
-    medians = {what: round(statistics.median(found), 3) for what, found in ratios.items()}
+        turns = in_turns(bench, workload, sides, what)
+    ratios = ratios_of(turns["this"], turns["other"])
     return {
         "workload": workload.name,
         "guarantee": given.guarantee,
         "records": given.records,
         "against": given.label,
         "settings": given.set,
-        "median_ratio": medians,
+        "median_ratio": medians(ratios),
         "ratios": ratios,
         **turns,
     }
@@ -125,12 +101,8 @@ def variable(told: str) -> tuple[str, str]:
     return f"MUSTELA__{name.replace('.', '__').upper()}", value
 
 
-def _under_load(bench: Bench, side: Side, name: str, workload: str) -> dict[str, float]:
-    """Let one of the two keep up with a fixed load, and rest."""
-    draft = assignment(bench, WORKLOADS[workload], side, name, f"{name}.in", 0)
-    measured = fixed_load(bench, WORKLOADS[workload], side, draft)
-    clean_up(bench, draft)
-    return {what: round(measured.numbers[what], 3) for what in _LOAD}
+def _under_load(_side: Contestant, _todo: Assignment, held: FixedLoad) -> Numbers:
+    return {what: round(held.numbers[what], 3) for what in _LOAD}
 
 
 def main() -> None:
