@@ -2,7 +2,8 @@
 
 Whole epochs over LMDB: a batch of rows is put through the store that a processor has, written to
 the environment, and folded. The same batches go to stores with no, one and two indexes, in turns;
-the ratios are medians over the rounds. A lookup is compared with reading all rows.
+the ratios are medians over the rounds. Rows get other entries each time; then all keep their first
+entry, so that lines stay as they are. A lookup is compared with reading all rows.
 """
 
 from __future__ import annotations
@@ -68,10 +69,13 @@ class Store:
         return time.process_time() - begun
 
 
-def put(keys: list[str], seed: int) -> Callable[[Any], None]:
-    """Return what puts a row under each key."""
+def put(keys: list[str], seed: int, *, stays: bool = False) -> Callable[[Any], None]:
+    """Return what puts a row under each key; if it ``stays``, with the same city each time."""
     rows = random.Random(seed)
     made = [{"city": rows.choice(CITIES), "total": rows.randrange(1_000_000)} for _ in keys]
+    if stays:
+        for key, row in zip(keys, made, strict=True):
+            row["city"] = CITIES[int(key[-9:]) % len(CITIES)]
 
     def work(store: Any) -> None:
         for key, row in zip(keys, made, strict=True):
@@ -101,6 +105,7 @@ def measure(directory: Path, rows: int, batch: int, rounds: int) -> dict[str, fl
     for number in (1, 2):
         ratio = statistics.median(one[number] / one[0] for one in took)
         found[f"put with {number} indexes, ratio"] = ratio
+    found["put with 1 index, entry stays, ratio"] = _entry_stays(stores, keys, batch, rounds)
     asked = CITIES[:100]
     by = stores[2].run(
         lambda store: [list(store.by("city").get(city)) for city in asked], write=False
@@ -115,6 +120,19 @@ def measure(directory: Path, rows: int, batch: int, rounds: int) -> dict[str, fl
     found["count of an entry, us"] = count / len(asked) * 1e6
     found["rows of an entry without the index, us"] = scan * 1e6
     return {name: round(value, 2) for name, value in found.items()}
+
+
+def _entry_stays(stores: list[Store], keys: list[str], batch: int, rounds: int) -> float:
+    """Return the ratio of puts with one index to puts with none, where rows keep their entry."""
+    draw, took = random.Random(2), list[float]()
+    for store in stores[:2]:
+        for start in range(0, len(keys), 50_000):
+            store.run(put(keys[start : start + 50_000], start, stays=True))
+    for turn in range(rounds):
+        batched = draw.sample(keys, batch)
+        none, one = (store.run(put(batched, turn, stays=True)) for store in stores[:2])
+        took.append(one / none)
+    return statistics.median(took)
 
 
 def main() -> None:
