@@ -112,13 +112,14 @@ def test_a_tidying_that_fails_does_not_end_the_application(
     tidying: Any = coordinator._chooser.tidying
     tidied: list[object] = []
 
-    def tidy(order: object) -> None:
+    def tidy(order: object, *_places: object, **_how: object) -> None:
         tidied.append(order)
         died = "a Spark worker died"
         raise EpochJobError(died)
 
     engine.tidy = tidy
-    tidying.is_due = lambda: not tidied
+    tidying.worked(0.0)
+    tidying._worked_at -= 20  # idle for so long
     assert not coordinator.run_once()
     assert not coordinator.run_once()
     assert len(tidied) == 1

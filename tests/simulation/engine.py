@@ -46,10 +46,10 @@ from mustela.spark.results import FrameStore
 from mustela.spark.worker import (
     RESTORE,
     SETTLE,
-    TIDY,
     OnPlace,
     lane_parcels,
     source_parcels,
+    tidying,
 )
 from mustela.state.interfaces import Committed, EnvironmentSpec
 from mustela.state.memory import MemorySnapshot
@@ -307,16 +307,27 @@ class SimEngine:
         """Sync and close local state."""
         self._on_places(SETTLE, order)
 
-    def tidy(self, order: RestoreOrder) -> None:
-        """Give back disk."""
-        self._on_places(TIDY, order)
+    def tidy(
+        self, order: RestoreOrder, places: Sequence[tuple[int, int]] = (), *, soon: bool = False
+    ) -> list[tuple[int, int]]:
+        """Give back disk, of some places each time."""
+        left = list(places) or self._places(order)
+        now = self._world.random.randint(1, len(left)) if left else 0
+        self._on_places(tidying(soon=soon), order, left[:now])
+        return left[now:]
 
-    def _on_places(self, work: OnPlace, order: RestoreOrder) -> TaskReport:
+    def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
+        groups = range(self._here().program.key_groups)
+        return [(stage, group) for stage in order.marks for group in groups]
+
+    def _on_places(
+        self, work: OnPlace, order: RestoreOrder, only: Sequence[tuple[int, int]] | None = None
+    ) -> TaskReport:
         process = self._here()
         plan = process.program.plan
         report = TaskReport(stage=-1, task=0)
         process.watermark = order.watermark
-        places = [(s, g) for s in order.marks for g in range(process.program.key_groups)]
+        places = list(self._places(order) if only is None else only)
         with self._workers("work on places"):
             self._world.random.shuffle(places)
             for stage, group in places:

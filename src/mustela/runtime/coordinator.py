@@ -241,6 +241,8 @@ class Coordinator:
 
     def rest(self, is_wanted: Callable[[], bool]) -> bool:
         """Wait for a record while there is nothing to do; see `Rest.wait`."""
+        if self._chooser.tidying.is_under_way:
+            return False
         return self._rest.wait(self._view.ends, is_wanted)
 
     def resume(self) -> None:
@@ -258,7 +260,7 @@ class Coordinator:
             return
         if self._commit.commit(output, turn, ranges):  # an uncommitted epoch teaches nothing
             self._hunt.committed(self.state.sources.next_offsets)
-            self._chooser.tidying.worked()
+            self._chooser.tidying.worked(job_seconds)
             self._commit.learn(output, ranges, started=turn.started, job_seconds=job_seconds)
 
     def close(self) -> None:

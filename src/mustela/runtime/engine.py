@@ -295,8 +295,21 @@ class Engine(Protocol):
         """Sync and close local state before a clean stop."""
         ...
 
-    def tidy(self, order: RestoreOrder) -> None:
-        """Free disk space that local state does not need; called while idle."""
+    def tidy(
+        self, order: RestoreOrder, places: Sequence[tuple[int, int]] = (), *, soon: bool = False
+    ) -> list[tuple[int, int]]:
+        """Free disk space that local state does not need, for a fraction of a second.
+
+        Called while idle. The key groups that were begun are ended, however long one takes.
+
+        Args:
+            order: The committed state.
+            places: The stages and key groups to look at; all if there are none.
+            soon: Leave out those that take long.
+
+        Returns:
+            Those that there was no time for.
+        """
         ...
 
     def interrupt(self) -> None:

@@ -64,7 +64,7 @@ from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget
 from mustela.spark.watch import Limits, WorkerWatch
-from mustela.spark.worker import OPEN, RESTORE, SETTLE, TIDY, OnPlace, places_task
+from mustela.spark.worker import OPEN, RESTORE, SETTLE, OnPlace, not_done, places_task, tidying
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot
 from mustela.state.lmdb_reader import LmdbReaders
 
@@ -474,7 +474,7 @@ class SparkEngine:
             shares = self._shares(left, order)
             new = self._run_shares(RESTORE, order, shares)
             reports.extend(new)
-            left = _not_done(shares.places, new)
+            left = not_done(shares.places, new)
             order = replace(order, suspect=False)  # all of it was looked at in the first round
             on_progress(new, total - len(left), total)
         return reports
@@ -485,9 +485,15 @@ class SparkEngine:
             return
         self._run_places(SETTLE, order, self._places(order))
 
-    def tidy(self, order: RestoreOrder) -> None:
-        """Give back disk that key groups do not need."""
-        self._run_places(TIDY, order, self._places(order))
+    def tidy(
+        self, order: RestoreOrder, places: Sequence[tuple[int, int]] = (), *, soon: bool = False
+    ) -> list[tuple[int, int]]:
+        """Give back disk that key groups do not need, for a fraction of a second."""
+        todo = [place for place in places if place[0] in order.marks] or self._places(order)
+        if not todo:
+            return []
+        shares = self._shares(todo, order)
+        return not_done(shares.places, self._run_shares(tidying(soon=soon), order, shares))
 
     def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
         assert self._program is not None
@@ -585,13 +591,6 @@ def _say_nothing(_text: str) -> None:
 
 def _no_progress(_reports: Sequence[TaskReport], _done: int, _total: int) -> None:
     """Nobody is told."""
-
-
-def _not_done(
-    shares: list[list[tuple[int, int]]], reports: Sequence[TaskReport]
-) -> list[tuple[int, int]]:
-    """Return the places that tasks had no time for; each works through its share in order."""
-    return [place for report in reports for place in shares[report.task][len(report.wrote) :]]
 
 
 def _spool_dir(program: Program) -> str:

@@ -14,6 +14,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -54,15 +55,16 @@ __all__ = [
     "OPEN",
     "RESTORE",
     "SETTLE",
-    "TIDY",
     "OnPlace",
     "begin_task",
     "deliver",
     "lane_parcels",
     "lane_task",
+    "not_done",
     "places_task",
     "source_parcels",
     "source_task",
+    "tidying",
 ]
 
 _LANE = struct.Struct("!q")
@@ -322,6 +324,13 @@ def places_task(
     yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
 
 
+def not_done(
+    shares: list[list[tuple[int, int]]], reports: Sequence[TaskReport]
+) -> list[tuple[int, int]]:
+    """Return the places that tasks had no time for; each works through its share in order."""
+    return [place for report in reports for place in shares[report.task][len(report.wrote) :]]
+
+
 def _restore_place(
     process: Process, stage: int, group: int, committed: Committed, report: TaskReport
 ) -> None:
@@ -346,20 +355,26 @@ def _settle_place(
     environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         environment.fold(committed)
-        environment.compact(live_bytes_max=_COMPACTED_AT_STOP_BYTES)
+        environment.compact(live_bytes_max=_COMPACTED_AT_STOP_BYTES, closing=True)
         environment.close(clean=True)
         report.wrote.append(group)
 
 
 def _tidy_place(
-    process: Process, stage: int, group: int, committed: Committed, report: TaskReport
+    process: Process,
+    stage: int,
+    group: int,
+    committed: Committed,
+    report: TaskReport,
+    *,
+    live_bytes_max: int | None = None,
 ) -> None:
     """Give back the disk that a key group does not need."""
     environment = process.environment(stage, group)
     if environment.condition(committed).ready:
         environment.fold(committed)
-        if environment.compact():
-            report.wrote.append(group)
+        environment.compact(live_bytes_max=live_bytes_max)
+    report.wrote.append(group)
 
 
 def _open_place(
@@ -383,5 +398,18 @@ OPEN = OnPlace(_open_place)
 SETTLE = OnPlace(_settle_place)
 """Fold, sync and close key groups before a clean stop."""
 
-TIDY = OnPlace(_tidy_place)
-"""Give back the disk that key groups do not need."""
+_TIDIED_S = 0.2
+"""How long a task tidies before the driver looks for records again."""
+
+_TIDIED_SOON_BYTES = 16 << 20
+"""What takes about as long to copy."""
+
+
+def tidying(*, soon: bool) -> OnPlace:
+    """Return what gives back the disk that key groups do not need, as many as there is time for.
+
+    Args:
+        soon: Leave out those that are large.
+    """
+    act = partial(_tidy_place, live_bytes_max=_TIDIED_SOON_BYTES) if soon else _tidy_place
+    return OnPlace(act, seconds=_TIDIED_S)

@@ -552,11 +552,12 @@ class Environment(Protocol):
         """
         ...
 
-    def compact(self, *, live_bytes_max: int | None = None) -> bool:
+    def compact(self, *, live_bytes_max: int | None = None, closing: bool = False) -> bool:
         """Free unused disk space if that is worth the work; no snapshot may be open.
 
         Args:
             live_bytes_max: Do not compact more data than this, because copying it takes too long.
+            closing: A clean close comes next, for which somebody waits.
 
         Returns:
             Whether something was done.

@@ -440,16 +440,16 @@ class LmdbEnvironment:
 
     # -- files -----------------------------------------------------------------------------
 
-    def compact(self, *, live_bytes_max: int | None = None) -> bool:
+    def compact(self, *, live_bytes_max: int | None = None, closing: bool = False) -> bool:
         """Rewrite the files if that frees half of them; see `Environment.compact`."""
         if self._views:
             return False
         with self._lock.held(), self._dropping():
             handle = self._opened()
             with reported(self.path):
-                if live_bytes_max is not None and is_small(handle, self._options):
+                if closing and is_small(handle, self._options):
                     return False  # the clean close that comes next writes it in another form
-                if not is_worth_it(handle, self._spec, self.path, idle=live_bytes_max is None):
+                if not is_worth_it(handle, self._spec, self.path, idle=not closing):
                     return False
                 if live_bytes_max is not None and live_bytes(handle) > live_bytes_max:
                     return False

@@ -258,7 +258,7 @@ class MemoryEnvironment:
         """Declare the base to be the committed state."""
         self._standing.finish_restore(committed, self._spec, self._where)
 
-    def compact(self, *, live_bytes_max: int | None = None) -> bool:  # noqa: ARG002 - as agreed
+    def compact(self, *, live_bytes_max: int | None = None, closing: bool = False) -> bool:  # noqa: ARG002 - as agreed
         """Do nothing: a dict holds no free pages."""
         return False
 

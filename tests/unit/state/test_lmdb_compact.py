@@ -70,8 +70,8 @@ def test_small_and_large_ones_are_left_alone(root):
     assert not environment.compact()
     environment.destroy()
     environment, _, _ = grown(root)
-    assert not environment.compact(live_bytes_max=1 << 16)
-    assert environment.compact(live_bytes_max=1 << 30)
+    assert not environment.compact(live_bytes_max=1 << 16, closing=True)
+    assert environment.compact(live_bytes_max=1 << 30, closing=True)
     environment.close(clean=False)
 
 
@@ -90,7 +90,7 @@ def test_pages_are_filled_when_nothing_else_runs(root, limit):
         state = committed(token, counts=len(model))
     environment.fold(state)
     before = size(environment)
-    assert environment.compact(live_bytes_max=limit)
+    assert environment.compact(live_bytes_max=limit, closing=True)
     assert size(environment) < 0.8 * before
     assert size(environment) < 1.25 * sum(len(key) + len(row) + 4 for key, row in model.items())
     assert not environment.compact()

@@ -157,14 +157,15 @@ class EpochChooser:
     def _rest(self, look: Look) -> None:
         """Note that there is nothing to read: partitions read to their end may become idle."""
         state = self._run.state
-        if self.tidying.is_due() and not state.is_empty:
+        if self.tidying.is_due and not state.is_empty:
             self._tidy(state)
         state.watermark.rest_all(look.seen_ms, unread=look.unread)
 
     def _tidy(self, state: CommittedState) -> None:
         """Free disk space; if that fails, the next epoch checks the state before using it."""
+        order = all_groups(state)
         try:
-            self._run.engine.tidy(all_groups(state))
+            self.tidying.round(lambda places, soon: self._run.engine.tidy(order, places, soon=soon))
         except EnvironmentFault as error:
             self._run.is_suspect = True
             self._run.listener.on_error(error)
