@@ -82,7 +82,11 @@ def test_the_long_run_of_the_repository_found_nothing_wrong(
 
 
 def test_every_client_of_every_seed_had_answers() -> None:
-    """Two inside of the application, and eight over HTTP, of it and of its replica."""
+    """Two inside of the application, and thirteen over HTTP, of it and of its replica.
+
+    The first seven seeds had eight of these; Spark reads with every fourth seed.
+    """
     for line in Ledger(READS).lines:
-        assert len(line.answers) == 10, line.seed
+        clients = line.answers.keys() - {"Spark"}
+        assert len(clients) == (10 if line.seed <= 16007 else 15), line.seed
         assert min(line.answers.values()) > 0, line.seed

@@ -17,6 +17,7 @@ from typing import Any
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.runtime.record.epoch_record import epochs_topic
+from mustela.state.directories import memory_directory
 from mustela_dev.broker.probe import free_port
 from tests.faults.feed import Feeder, read_all
 from tests.faults.kills import DRIVER_POINTS, LANE_POINTS, SOURCE_POINTS
@@ -244,11 +245,14 @@ class Reading:
         return "SIGTERM"
 
     def lose_state(self) -> int:
-        """Delete the state of some key groups; return of how many."""
-        groups = sorted((self._directory / "state-app").glob("*/*/[0-9]*"))
-        lost = [path for path in groups if self.random.random() < 0.6]
+        """Delete the state of some key groups, on disk or tmpfs; return of how many."""
+        places = self._directory / "state-app", memory_directory(self.name)
+        found = (path for place in places for path in place.glob("*/*/[0-9]*"))
+        groups = sorted(path for path in found if path.is_dir())
+        assert groups, f"there is no state in {places}"
+        lost = [path for path in groups if self.random.random() < 0.6] or groups
         for path in lost:
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path)
         return len(lost)
 
     def judge(self) -> Judge:
