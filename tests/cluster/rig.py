@@ -167,14 +167,23 @@ class Host:
 
     def kill_program(self, word: str) -> int:
         """Kill the processes of the host whose command lines have a word; return how many."""
-        own, killed = os.readlink(f"/proc/{self.pid}/ns/pid"), 0
-        for entry in Path("/proc").glob("[0-9]*"):
+        killed = 0
+        for pid in self.processes():
             with suppress(OSError):
-                command = (entry / "cmdline").read_text(encoding="utf-8", errors="replace")
-                if word in command and os.readlink(entry / "ns/pid") == own:
-                    os.kill(int(entry.name), signal.SIGKILL)
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if word.encode() in command:
+                    os.kill(pid, signal.SIGKILL)
                     killed += 1
         return killed
+
+    def processes(self) -> list[int]:
+        """Return the processes of the host, by their numbers as the run sees them."""
+        own, found = os.readlink(f"/proc/{self.pid}/ns/pid"), list[int]()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if os.readlink(entry / "ns/pid") == own:
+                    found.append(int(entry.name))
+        return found
 
     def put(self, path: str, text: str) -> None:
         """Write a file on the host alone, as its programs see the path."""

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cluster.program import Program
 from tests.cluster.rig import Cluster
 from tests.cluster.test_state import life_on
-from tests.cluster.test_word_count import FILES, TOPICS, Lines, pytestmark
+from tests.cluster.word_count import FILES, RUN, TOPICS, Lines, counting, marks
 from tests.patience import looks
 
-__all__ = ["pytestmark"]
-
-RUN = "counting.app:app"
-
-
-@pytest.fixture
-def program(cluster: Cluster) -> Program:
-    return Program(cluster, cluster.add("driver"), FILES, TOPICS)
+pytestmark = marks
 
 
 def said(program: Program) -> list[str]:
     return [one["says"] for one in program.events("said")]
 
 
-def test_hosts_come_and_go_and_the_last_one_too(cluster: Cluster, program: Program) -> None:
+def test_hosts_come_and_go_and_the_last_one_too(cluster: Cluster) -> None:
     """One that comes has work and lanes; when nobody is left the program says so and waits."""
     (a,) = cluster.add_workers("a")
-    lines = Lines(program)
-    with program.running(RUN, "--master", cluster.master):
-        program.until_running()
+    with counting(cluster) as lines:
+        program = lines.program
         lines.send(300)
         program.until_epochs(1)
         (b,) = cluster.add_workers("b")
@@ -42,35 +32,30 @@ def test_hosts_come_and_go_and_the_last_one_too(cluster: Cluster, program: Progr
         assert any(waits), program.log()
         cluster.add_workers("c")
         lines.send(300)
-        program.until_latest("counts", lines.expected)
 
 
-def test_a_host_that_was_cut_off_and_one_that_lost_its_memory_do_no_harm(
-    cluster: Cluster, program: Program
-) -> None:
+def test_a_host_that_was_cut_off_and_one_that_lost_its_memory_do_no_harm(cluster: Cluster) -> None:
     """A zombie's writes are nobody's; a boot empties memory and keeps what is on the disk."""
     a, b = cluster.add_workers("a", "b")
-    lines = Lines(program)
-    with program.running(RUN, "--master", cluster.master):
-        program.until_running()
+    with counting(cluster) as lines:
         lines.send(1000)
-        program.until_epochs(1)
+        lines.program.until_epochs(1)
         lines.send(3000)
         a.partition()
-        program.until_latest("counts", lines.expected)
+        lines.until_counted()
         a.heal()
         lines.send(1000)
-        program.until_epochs(1)
+        lines.program.until_epochs(1)
         b.reboot()
         for _ in range(3):
             lines.send(300)
-            program.until_epochs(1)
-        program.until_latest("counts", lines.expected)
+            lines.program.until_epochs(1)
 
 
-def test_a_program_is_submitted_as_any_other(cluster: Cluster, program: Program) -> None:
+def test_a_program_is_submitted_as_any_other(cluster: Cluster) -> None:
     """The file is Mustela's, the master is the submitter's, and the rows are the same."""
     cluster.add_workers("a")
+    program = Program(cluster, cluster.add("driver"), FILES, TOPICS)
     lines = Lines(program)
     assert "run.py" in program.command("submit-script")
     with program.submitted("--master", cluster.master, "run.py", RUN, "--json"):
@@ -78,24 +63,19 @@ def test_a_program_is_submitted_as_any_other(cluster: Cluster, program: Program)
         for _ in range(3):
             lines.send(300)
             program.until_epochs(1)
-        program.until_latest("counts", lines.expected)
+        lines.until_counted()
 
 
-def test_a_master_that_is_started_anew_finds_its_workers_and_the_program(
-    cluster: Cluster, program: Program
-) -> None:
+def test_a_master_that_is_started_anew_finds_its_workers_and_the_program(cluster: Cluster) -> None:
     """Epochs need no master; a host that comes after its return has work from the program."""
     cluster.add_workers("a")
-    lines = Lines(program)
-    with program.running(RUN, "--master", cluster.master):
-        program.until_running()
+    with counting(cluster) as lines:
         lines.send(300)
-        program.until_epochs(1)
+        lines.program.until_epochs(1)
         cluster.hosts["master"].reboot()
         lines.send(300)
-        program.until_epochs(1)
+        lines.program.until_epochs(1)
         assert any(looks(cluster.answers)), cluster.hosts["master"].said("master.log")
         assert any(looks(lambda: len(cluster.workers()) == 1))
         (b,) = cluster.add_workers("b")
-        assert any(looks(lambda: lines.send(100) or life_on(b))), program.log()
-        program.until_latest("counts", lines.expected)
+        assert any(looks(lambda: lines.send(100) or life_on(b))), lines.program.log()

@@ -5,21 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.program import Program
 from tests.cluster.rig import Cluster, Host
-from tests.cluster.test_word_count import FILES, TOPICS, Lines
+from tests.cluster.word_count import FILES, RUN, TOPICS, Lines, marks
 from tests.patience import looks
 
-pytestmark = [
-    pytest.mark.broker,
-    pytest.mark.spark,
-    pytest.mark.crash,
-    pytest.mark.skipif("MUSTELA_CLUSTER_TEST" not in os.environ, reason="./dev cluster runs it"),
-]
-
-RUN = "counting.app:app"
+pytestmark = marks
 
 
 def home_on(host: Host) -> Path:
@@ -45,7 +36,7 @@ def test_after_a_reset_no_host_counts_from_what_it_had(cluster: Cluster) -> None
         for _ in range(3):
             lines.send(300)
             program.until_epochs(1)
-        program.until_latest("counts", lines.expected)
+        lines.until_counted()
     before = {host.name: life_on(host) for host in hosts}
     assert before["a"] == before["b"] != ""
     program.command("reset", "words", "--yes")
@@ -58,7 +49,7 @@ def test_after_a_reset_no_host_counts_from_what_it_had(cluster: Cluster) -> None
         for _ in range(3):
             lines.send(300)
             program.until_epochs(1)
-        program.until_latest("counts", lines.expected)
+        lines.until_counted()
         for host in hosts:
             assert any(looks(lambda host=host: life_on(host) not in ("", before[host.name])))
             assert not (home_on(host) / "0ld57a7e").exists()

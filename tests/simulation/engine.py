@@ -316,6 +316,10 @@ class SimEngine:
         self._on_places(tidying(soon=soon), order, left[:now])
         return left[now:]
 
+    def tend(self, _committed: Callable[[], RestoreOrder]) -> int:
+        """Keep no copies elsewhere."""
+        return -1
+
     def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
         groups = range(self._here().program.key_groups)
         return [(stage, group) for stage in order.marks for group in groups]

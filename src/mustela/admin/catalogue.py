@@ -188,7 +188,7 @@ _ALL: Final = (
         "mustela_home_events_total",
         "counter",
         ("what",),
-        "On a cluster. Key groups whose home was lost: those that `followed` a current copy to "
+        "On a cluster. Key groups whose home was lost: those that `followed` a copy to "
         "another host, and those that had none (`lost`); key groups `balanced` between hosts; "
         "those of which a lane first read what its copy lacked (`caught_up`), or everything "
         "(`restored`); lanes that ran `away` from home.",

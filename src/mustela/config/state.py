@@ -37,6 +37,5 @@ class StateSettings(Section):
     standby_lag: Duration = Field(
         default=timedelta(seconds=2),
         ge=timedelta(milliseconds=100),
-        description="Time after which such a copy is brought up to date again, while there are "
-        "epochs.",
+        description="Time after which such a copy is brought up to date again.",
     )

@@ -312,6 +312,17 @@ class Engine(Protocol):
         """
         ...
 
+    def tend(self, committed: Callable[[], RestoreOrder]) -> int:
+        """Begin to bring copies on other hosts up to date, if that is due; called while idle.
+
+        Args:
+            committed: Returns the committed state.
+
+        Returns:
+            How many records of changelogs copies lack; -1 if there are to be none.
+        """
+        ...
+
     def interrupt(self) -> None:
         """End the running job, and start no other; may be called from any thread.
 

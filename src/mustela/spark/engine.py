@@ -108,7 +108,7 @@ class SparkEngine:
         self._residents: Residents | None = None
         self._watch: WorkerWatch | None = None
         self._limits = Limits()
-        self._say: Callable[[str], None] = _say_nothing
+        self._say: Callable[[str], None] = _tell_nobody
         self._interrupted = False
         self._died = False
 
@@ -385,7 +385,7 @@ class SparkEngine:
             suspect=True,
             watermark=order.event_time.before,
         )
-        self.restore(everything, _no_progress)
+        self.restore(everything, _tell_nobody)
 
     def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
@@ -495,6 +495,12 @@ class SparkEngine:
         shares = self._shares(todo, order)
         return not_done(shares.places, self._run_shares(tidying(soon=soon), order, shares))
 
+    def tend(self, committed: Callable[[], RestoreOrder]) -> int:
+        """Have the copies of second homes brought up to date; nobody waits for it."""
+        if self._keeper is None or self._program is None or self._shipment is None:
+            return -1
+        return self._keeper.rest(self._shipment, committed, self._program.lanes)
+
     def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
         assert self._program is not None
         groups = self._program.key_groups
@@ -585,11 +591,7 @@ class SparkEngine:
         self._context = None
 
 
-def _say_nothing(_text: str) -> None:
-    """Nobody is told."""
-
-
-def _no_progress(_reports: Sequence[TaskReport], _done: int, _total: int) -> None:
+def _tell_nobody(*_told: object) -> None:
     """Nobody is told."""
 
 

@@ -41,8 +41,8 @@ class Moves(NamedTuple):
 
     Attributes:
         lost: Hosts that are gone.
-        followed: Key groups of theirs that moved to a host with a fresh copy.
-        restored: Key groups of theirs that moved to a host that has to read more, or everything.
+        followed: Key groups of theirs that moved to a host with a copy, which reads on.
+        restored: Key groups of theirs that moved to a host that has to read everything.
         balanced: Key groups that moved because others had more to do.
     """
 
@@ -68,12 +68,14 @@ class Homes:
     _seconds: list[tuple[str, ...]] = field(init=False)
     _moving: dict[int, str] = field(default_factory=dict[int, str])
     _copies: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
-    _asked: set[str] = field(default_factory=set[str])
+    _asked: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _missed: dict[str, int] = field(default_factory=dict[str, int])
     _present: tuple[Executor, ...] = ()
     _based_on: object = None
     _room: dict[str, int] = field(default_factory=dict[str, int])
     _opened: dict[int, str] = field(default_factory=dict[int, str])
+    _begun: tuple[int, ...] | None = None
+    _tended: tuple[int, ...] | None = None
     _past: deque[tuple[int, ...]] = field(default_factory=lambda: deque[tuple[int, ...]]())
     _moves: list[Moves] = field(default_factory=list[Moves])
 
@@ -87,11 +89,16 @@ class Homes:
         self._asked.clear()
         self._copies.clear()
         self._past.clear()
+        self._tended = None
         self._opened.clear()
 
-    def unasked(self, executors: Iterable[Executor]) -> set[str]:
-        """Return the hosts of which it is not known what they have."""
-        return {one.host for one in executors} - self._asked
+    def unasked(self, executors: Iterable[Executor]) -> list[Executor]:
+        """Return the executors that have not yet told what their host has.
+
+        One that is new on a host that was there before is among them: who asks has it start what
+        its first lanes would wait for.
+        """
+        return [one for one in executors if (one.host, one.number) not in self._asked]
 
     def place(self, executors: Sequence[Executor], lanes: int, positions: Sequence[int]) -> Placed:
         """Return where the lanes of the next epoch run.
@@ -101,23 +108,24 @@ class Homes:
             lanes: Number of lanes.
             positions: How much the changelogs of each key group hold.
         """
-        self._learn(positions)
+        self.learn(positions)
         self._present = tuple(executors)
-        hosts = {one.host for one in executors}
-        self._asked &= hosts  # who comes back may have lost its disk meanwhile
-        # A host that is new has no lanes until it has told what it has, if there is another one.
-        usable = [one for one in executors if one.host in self._asked] or list(executors)
+        # Who comes back may have lost its disk meanwhile.
+        self._asked &= {(one.host, one.number) for one in executors}
+        # One that is new has no lanes until it has told what it has, if there is another one.
+        new = self.unasked(executors)
+        usable = [one for one in executors if one not in new] or list(executors)
         chosen = deal_lanes(usable, lanes)
         self._room = dict(Counter(one.host for one in chosen))
         if self._moving or self._based_on != (usable, lanes):
-            self._based_on = usable, lanes
-            self._arrange()
+            is_new, self._based_on = self._based_on != (usable, lanes), (usable, lanes)
+            self._arrange(is_new=is_new)
         homes = [home for home in self._homes if home is not None]
         where = tuple(one.host for one in chosen)
         return Placed(Placement(spread_groups(homes, where), where), tuple(chosen))
 
-    def _learn(self, positions: Sequence[int]) -> None:
-        """Take in what has been committed since the last epoch was ordered."""
+    def learn(self, positions: Sequence[int]) -> None:
+        """Take in what has been committed since the last epoch was ordered; see `place`."""
         for group, host in self._opened.items():
             self._copies.setdefault(host, {})[group] = positions[group]
         self._opened.clear()
@@ -126,8 +134,8 @@ class Homes:
         while len(self._past) > _FRESH_EPOCHS + 1:
             self._past.popleft()
 
-    def _arrange(self) -> None:
-        """Choose the homes anew."""
+    def _arrange(self, *, is_new: bool) -> None:
+        """Choose the homes anew, because others are there or some key groups wait to move."""
         near = [self._near(group) for group in range(self.groups)]
         lost = {home for home in self._homes if home is not None and home not in self._room}
         before = list(self._homes)
@@ -136,18 +144,22 @@ class Homes:
                 continue
             best = next((host for host in near[group] if self._is_fresh(host, group)), None)
             before[group] = best
+        if is_new:
+            self._tended = None  # what is to move for balance waits for errands of its own
         wanted = assign(before, self._room, near)
         self._moving = {}
         followed = restored = balanced = 0
         for group, (home, target) in enumerate(zip(before, wanted, strict=True)):
-            flips = home is None or self._is_fresh(target, group)
-            if not flips:
+            if home is None or self._is_fresh(target, group):
+                there = target
+            else:
+                there = home
                 self._moving[group] = target
-            there = target if flips else home
             was = self._homes[group]
             if was in lost:
-                followed += home is not None
-                restored += home is None
+                has = self._has_copy(there, group)
+                followed += has
+                restored += not has
             elif was is not None and was != there:
                 balanced += 1
             self._homes[group] = there
@@ -164,6 +176,10 @@ class Homes:
         seconds = self._seconds[group]
         return sorted(found, key=lambda host: (self.lag(host, group), host not in seconds, host))
 
+    def _has_copy(self, host: str, group: int) -> bool:
+        """Whether a host has a copy, or there is nothing yet to have."""
+        return self.lag(host, group) < self._past[-1][group] or not self._past[-1][group]
+
     def lag(self, host: str, group: int) -> int:
         """Return how many records a host's copy of a key group lacks, as far as is known."""
         if not self._past:
@@ -171,10 +187,12 @@ class Homes:
         return max(0, self._past[-1][group] - self._copies.get(host, {}).get(group, 0))
 
     def _is_fresh(self, host: str, group: int) -> bool:
-        """Whether a copy lacks no more than a few epochs."""
-        if host not in self._asked:
+        """Whether a copy lacks no more than a few epochs, or what came since the last errands."""
+        if all(asked != host for asked, _ in self._asked):
             return False
         first, now = (self._past[0][group], self._past[-1][group]) if self._past else (0, 0)
+        if self._tended is not None:
+            first = min(first, self._tended[group])
         has = self._copies.get(host, {}).get(group, 0)
         return has >= first and (has > 0 or not now)
 
@@ -193,17 +211,18 @@ class Homes:
 
     def errands(self) -> list[Errand]:
         """Return what hosts are to be sent for; those that need nothing are not named."""
+        self._begun = self._past[-1] if self._past else None
         wanted: dict[str, list[int]] = {}
         for group in range(self.groups):
             for host in {*self._seconds[group], self._moving.get(group, "")} - {""}:
                 if self.lag(host, group):
                     wanted.setdefault(host, []).append(group)
-        unasked = self.unasked(self._present)
-        hosts = sorted({one.host for one in self._present} & (unasked | set(wanted)))
-        return [
-            Errand(host, tuple(self._in_turn(host, wanted.get(host, ()))), host in unasked)
-            for host in hosts
-        ]
+        errands = [Errand(one.host, (), one) for one in self.unasked(self._present)]
+        hosts = sorted({one.host for one in self._present} & set(wanted))
+        errands += [Errand(host, tuple(self._in_turn(host, wanted[host])), None) for host in hosts]
+        if not errands:
+            self._tended = self._begun
+        return errands
 
     def _in_turn(self, host: str, groups: Iterable[int]) -> list[int]:
         """Return key groups, those first that are to move, then those that lack most."""
@@ -212,7 +231,7 @@ class Homes:
 
     @property
     def is_pressing(self) -> bool:
-        """Whether a host is unknown, or key groups wait for their new home."""
+        """Whether an executor is new, or key groups wait for their new home."""
         return bool(self._moving or self.unasked(self._present))
 
     def heard(self, errand: Errand, told: Tended) -> None:
@@ -225,10 +244,11 @@ class Homes:
             errand: What it was asked.
             told: The answer.
         """
+        self._tended = self._begun
         self._copies.setdefault(errand.host, {}).update(told.positions)
         self._missed[errand.host] = 0 if told.host else self._missed.get(errand.host, 0) + 1
-        if errand.all_told and (told.host or self._missed[errand.host] >= _MISSED):
-            self._asked.add(errand.host)
+        if errand.asked and (told.host or self._missed[errand.host] >= _MISSED):
+            self._asked.add((errand.asked.host, errand.asked.number))
 
     def take_moves(self) -> list[Moves]:
         """Return what has moved since the last call."""

@@ -1,7 +1,7 @@
 """Keeps lanes at home on a cluster: asks who is there, places epochs, and has copies tended.
 
 Errands are jobs that nobody waits for, one at a time. They begin when an epoch's job has ended, so
-that they have the cores while the driver commits it.
+that they have the cores while the driver commits it, or while there are no epochs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.core.broadcast import Broadcast
 from mustela.clock import Clock
 from mustela.plan.epoch import EpochOrder, GroupMark, RestoreOrder, TaskReport
 from mustela.spark.frames import load_object, unpack
-from mustela.spark.homes import Homes, Moves
+from mustela.spark.homes import Homes, Moves, Placed
 from mustela.spark.job import JobAside, Jobs
 from mustela.spark.located import ExecutorList, Located
 from mustela.spark.placement import Executor
@@ -92,16 +92,23 @@ class HomeKeeper:
         self._hear()
         self._lanes = lanes
         self._suspect = self._suspect or order.suspect
+        placed = self._placed(order)
+        if placed is None:
+            return order
+        self.where(placed.executors)
+        return replace(order, placement=placed.placement)
+
+    def _placed(self, order: _Order) -> Placed | None:
+        """Choose what is at home where, and say what has moved."""
         executors = self._list.now()
         if not executors:  # the first one comes just now, or the last one has gone
-            return order
-        placed = self.homes.place(executors, lanes, self._positions(order))
+            return None
+        placed = self.homes.place(executors, self._lanes, self._positions(order))
         for moves in self.homes.take_moves():
             self.say(told_of(moves, self.homes.groups))
             told = (moves.followed, moves.restored, moves.balanced)
             self._moved.update(dict(zip(_COUNTERS, told, strict=True)))
-        self.where(placed.executors)
-        return replace(order, placement=placed.placement)
+        return placed
 
     def where(self, executors: Sequence[Executor]) -> Located:
         """Return what has Spark run one task on each of these executors."""
@@ -164,7 +171,7 @@ class HomeKeeper:
         order: RestoreOrder,
         watched: Callable[[Iterator[bytes]], Iterable[bytes]],
     ) -> None:
-        """Ask hosts that are new what they have, and wait for the answers.
+        """Ask executors that are new what their hosts have, and wait for the answers.
 
         Args:
             shipment: The program, for workers.
@@ -172,26 +179,56 @@ class HomeKeeper:
             watched: Watches over a job while its frames come.
         """
         executors = self._list.now()
-        errands = [Errand(host, (), True) for host in sorted(self.homes.unasked(executors))]
+        errands = [Errand(one.host, (), one) for one in self.homes.unasked(executors)]
         if errands:
             where, task = self._task(shipment, order, errands, executors)
             self._take(errands, list(watched(self.jobs.run_tasks(len(errands), task, where))))
 
     def tend(self, shipment: Broadcast[Shipment], order: EpochOrder) -> None:
-        """Begin the errands that are due, if none are under way."""
+        """Begin the errands that are due, if none are under way; an epoch has just run."""
         self._hear()
+        if self._is_due:
+            known = RestoreOrder(
+                incarnation=order.token.incarnation,
+                marks=order.marks,
+                watermark=order.event_time.before,
+            )
+            self._begin_errands(shipment, known)
+
+    def rest(
+        self, shipment: Broadcast[Shipment], committed: Callable[[], RestoreOrder], lanes: int
+    ) -> int:
+        """Begin the errands that are due while there are no epochs.
+
+        Args:
+            shipment: The program, for workers.
+            committed: Returns what is committed.
+            lanes: Number of lanes, if no epoch has been placed yet.
+
+        Returns:
+            How many records the copies lack.
+        """
+        with suppress(Py4JError, OSError):  # the next epoch meets it, and can tell
+            self._hear()
+            order = committed()
+            self._lanes = self._lanes or lanes
+            if not self._is_due:
+                self.homes.learn(self._positions(order))
+            elif self._placed(order) is not None:
+                self._begin_errands(shipment, order)
+        return self.homes.behind()
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether it is time for errands, and none are under way."""
         wait_s = _PRESSING_S if self.homes.is_pressing and not self._failed else self.lag_s
-        if self._aside is not None or self.clock.monotonic() - self._tended_at < wait_s:
-            return
+        return self._aside is None and self.clock.monotonic() - self._tended_at >= wait_s
+
+    def _begin_errands(self, shipment: Broadcast[Shipment], order: RestoreOrder) -> None:
         errands = self.homes.errands()
         if not errands:
             return
-        known = RestoreOrder(
-            incarnation=order.token.incarnation,
-            marks=order.marks,
-            suspect=self._suspect,
-            watermark=order.event_time.before,
-        )
+        known = replace(order, suspect=self._suspect)
         self._suspect = False
         with suppress(Py4JError, OSError):  # the next epoch meets it, and can tell
             where, task = self._task(shipment, known, errands, self._list.now())
@@ -206,7 +243,7 @@ class HomeKeeper:
         executors: Sequence[Executor],
     ) -> tuple[Located, Any]:
         first = {one.host: one for one in reversed(executors)}
-        at = [first.get(errand.host, Executor(errand.host, "", 1)) for errand in errands]
+        at = [one.asked or first.get(one.host, Executor(one.host, "", 1)) for one in errands]
         return Located(self.context, at), partial(tend_task, shipment, order, errands)
 
     def _hear(self) -> None:
@@ -248,14 +285,14 @@ def told_of(moves: Moves, groups: int) -> str:
 
     Example:
         >>> told_of(Moves(("a",), 3, 1, 0), 8)
-        'a is gone: 4 of 8 key groups have another home, 1 of them is to be restored'
+        'a has lost its executors: 4 of 8 key groups have another home, 1 of them is to be restored'
         >>> told_of(Moves((), 0, 0, 2), 8)
         '2 of 8 key groups have moved to hosts with less to do, which had caught up'
     """
     parts: list[str] = []
     if moves.lost and moves.followed + moves.restored:
-        verb = "is" if len(moves.lost) == 1 else "are"
-        lost = f"{', '.join(moves.lost)} {verb} gone: "
+        verb = "has lost its" if len(moves.lost) == 1 else "have lost their"
+        lost = f"{', '.join(moves.lost)} {verb} executors: "
         lost += f"{moves.followed + moves.restored} of {groups} key groups have another home"
         verb = "is" if moves.restored == 1 else "are"
         parts.append(f"{lost}, {moves.restored or 'none'} of them {verb} to be restored")

@@ -39,7 +39,9 @@ _CLUSTER = {
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",
     # Only tasks with a home wait for a core there; sooner it is dearer to read state elsewhere.
-    "spark.locality.wait": "3s",
+    # They wait as long for an executor that ended as they were placed. Any of the host will do.
+    "spark.locality.wait": "1s",
+    "spark.locality.wait.process": "0s",
     # What a lane receives comes from everywhere; where most of it is says nothing of its state.
     "spark.shuffle.reduceLocality.enabled": "false",
 }

@@ -17,6 +17,7 @@ from pyspark.core.broadcast import Broadcast
 from mustela.connectors.kafka.copies import StateAheadError, end_reading, make_current
 from mustela.plan.epoch import GroupMark, RestoreOrder
 from mustela.spark.frames import REPORT, Frame, dump_object, pack
+from mustela.spark.placement import Executor
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
 
@@ -32,12 +33,13 @@ class Errand(NamedTuple):
     Attributes:
         host: The host.
         groups: Key groups to bring to the committed state, as many as there is time for.
-        all_told: Whether to say of every key group how far the host has it.
+        asked: The executor that is to say of every key group how far the host has it; None if no
+            one is.
     """
 
     host: str
     groups: tuple[int, ...]
-    all_told: bool
+    asked: Executor | None
 
 
 class Tended(NamedTuple):
@@ -113,7 +115,7 @@ def _tend(process: Process, order: RestoreOrder, errand: Errand) -> Tended:
                 break
             records += _bring_up(process, order, group)
             positions[group] = reached(order.marks.values(), group)
-        if errand.all_told:
+        if errand.asked:
             others = range(process.program.key_groups)
             told = {group: _position(process, order, group) for group in others}
             positions = {**told, **positions}

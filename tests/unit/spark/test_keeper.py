@@ -127,6 +127,32 @@ def test_one_errand_at_a_time_and_none_before_it_is_due(cluster: Cluster) -> Non
     assert len(cluster.asides) == 2
 
 
+def test_copies_become_current_while_there_are_no_epochs(cluster: Cluster) -> None:
+    """Those that were tended after the last epoch lack what it wrote; a loss is seen, too."""
+    said: list[str] = []
+    keeper = keeper_on(cluster, said)
+    ask_all(keeper)
+    epoch(keeper, 0)
+    committed = RestoreOrder(incarnation=1, marks=order_of(10).marks)
+
+    def rest() -> int:
+        return keeper.rest(None, lambda: committed, 2)  # type: ignore[arg-type]
+
+    assert rest() == 10 * GROUPS
+    assert cluster.orders[-1].marks == committed.marks
+    assert rest() == 10 * GROUPS  # nobody waits for it
+    cluster.asides[0].has_ended = True
+    assert rest() == 0
+    cluster.seconds += 100.0
+    assert rest() == 0
+    assert len(cluster.asides) == 1
+    cluster.up = [Executor("b", "1", 1), Executor("c", "2", 1)]
+    cluster.seconds += 100.0
+    rest()
+    assert len(said) == 1
+    assert "none of them are to be restored" in said[0]
+
+
 def test_what_a_lost_errand_did_not_do_is_done_by_the_next(cluster: Cluster) -> None:
     keeper = keeper_on(cluster, [])
     ask_all(keeper)
@@ -161,7 +187,7 @@ def test_a_loss_is_said_and_counted(cluster: Cluster) -> None:
     del cluster.up[1]
     reports = epoch(keeper, 20)
     (text,) = said
-    assert text.startswith("b is gone: 2 of 4 key groups have another home, none of them")
+    assert text.startswith("b has lost its executors: 2 of 4 key groups have another home, none")
     assert reports[0].counters == {
         "groups_followed": 2,
         "groups_lost": 0,

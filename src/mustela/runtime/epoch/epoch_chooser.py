@@ -156,9 +156,10 @@ class EpochChooser:
 
     def _rest(self, look: Look) -> None:
         """Note that there is nothing to read: partitions read to their end may become idle."""
-        state = self._run.state
+        run, state = self._run, self._run.state
         if self.tidying.is_due and not state.is_empty:
             self._tidy(state)
+        run.board.tended(run.engine.tend(lambda: all_groups(state)))
         state.watermark.rest_all(look.seen_ms, unread=look.unread)
 
     def _tidy(self, state: CommittedState) -> None:

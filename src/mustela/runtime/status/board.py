@@ -219,6 +219,11 @@ class StatusBoard(Listener):
         if told:
             self.measures = self.measures.heard(0, told)
 
+    def tended(self, lacking: int) -> None:
+        """Note how many records the copies of second homes lack, -1 if there are none."""
+        if lacking != self.measures.standby_lag:
+            self.measures = replace(self.measures, standby_lag=lacking)
+
     def end_turn(
         self,
         state: CommittedState,

@@ -1,0 +1,114 @@
+"""What second homes cost and save on a cluster: ``python -m benchmarks.cluster``.
+
+Word count runs on the hosts of the tests' rig, twice: with a second home for each key group, and
+without. Each time a large state is built first. Then small epochs follow each other: what they
+cost, and how often a lane is away from home. Then an executor is killed between two epochs and the
+host of another one is cut off: how long it takes until a line that comes just then is counted.
+All hosts share the cores of one machine, so only ratios say something. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.process_tree import read_all
+from tests.cluster.rig import Cluster, Host
+from tests.cluster.word_count import Lines, counting
+from tests.patience import looks
+
+LINES, VOCABULARY = 20_000, 100_000
+WORDS, EPOCHS, BATCH = 5, 30, 50
+_LOOK_S = 0.02
+
+
+def seconds_until_counted(lines: Lines, then: Callable[[], object]) -> float:
+    """Do something at rest, send lines, and return how long it takes until all are counted."""
+    until_done(lines)
+    began = time.perf_counter()
+    then()
+    lines.send(BATCH)
+    until_done(lines)
+    return time.perf_counter() - began
+
+
+def until_done(lines: Lines) -> None:
+    """Wait until all lines that were sent are in an epoch that is committed."""
+    sent = lines.expected.total() // WORDS
+    while counted(lines, 0)["records:lines"] < sent:
+        time.sleep(_LOOK_S)
+
+
+def cpu_seconds(hosts: list[Host]) -> float:
+    """Return the processor time of all processes that run on hosts."""
+    known, own = read_all(), [pid for host in hosts for pid in host.processes()]
+    return sum(known[pid].own + known[pid].children for pid in own if pid in known) / 100
+
+
+def counted(lines: Lines, since: int) -> Counter[str]:
+    """Return the sums of what epochs have counted."""
+    counts = Counter[str]()
+    for epoch in lines.program.events("epoch")[since:]:
+        counts.update(epoch["counters"])
+    return counts
+
+
+def measure(replicas: int) -> dict[str, Any]:
+    """Return the figures with so many second homes."""
+    with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
+        a, b = cluster.add_workers("a", "b")
+        words = ("--set", f"state.standby_replicas={replicas}")
+        with counting(cluster, *words, vocabulary=VOCABULARY) as lines:
+            lines.send(LINES)
+            until_done(lines)
+            hosts, since = [a, b, lines.program.host], len(lines.program.events("epoch"))
+            before, began = cpu_seconds(hosts), time.perf_counter()
+            usual = [seconds_until_counted(lines, lambda: None) for _ in range(EPOCHS)]
+            row: dict[str, Any] = {
+                "replicas": replicas,
+                "rows": len(lines.expected),
+                "epoch_s": statistics.median(usual),
+                "steady_s": time.perf_counter() - began,
+                "cpu_s_per_epoch": (cpu_seconds(hosts) - before) / EPOCHS,
+                "lanes": 4 * EPOCHS,
+                "lanes_away": counted(lines, since)["lanes_away"],
+            }
+            since = len(lines.program.events("epoch"))
+            row["killed_s"] = seconds_until_counted(lines, lambda: a.kill_program("Backend"))
+            row |= {f"killed_{what}": n for what, n in _groups(counted(lines, since)).items()}
+            back = looks(lambda: lines.send(BATCH) or _all(lines))
+            assert any(back), lines.program.log()
+            since = len(lines.program.events("epoch"))
+            row["cut_off_s"] = seconds_until_counted(lines, b.partition)
+            row |= {f"cut_off_{what}": n for what, n in _groups(counted(lines, since)).items()}
+            return row
+
+
+def _all(lines: Lines) -> bool:
+    """Whether all key groups are at home on two hosts again."""
+    told = [one["says"] for one in lines.program.events("said")]
+    lost = [n for n, says in enumerate(told) if "lost its" in says]
+    return not lost or any("less to do" in says for says in told[lost[-1] :])
+
+
+def _groups(counts: Counter[str]) -> dict[str, int]:
+    return {name: counts[name] for name in ("groups_caught_up", "groups_restored")}
+
+
+def main() -> None:
+    """Print one line of JSON for each way."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicas", type=int, nargs="*", default=[1, 0])
+    for replicas in parser.parse_args().replicas:
+        print(json.dumps(measure(replicas)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Word count on a cluster, and how often each word was sent to it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+
+from tests.cluster.program import Program
+from tests.cluster.rig import Cluster
+
+__all__ = ["FILES", "RUN", "TOPICS", "Lines", "counting", "marks"]
+
+marks = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.skipif("MUSTELA_CLUSTER_TEST" not in os.environ, reason="./dev cluster runs it"),
+]
+"""Marks of the tests that have a cluster of their own."""
+
+RUN = "counting.app:app"
+FILES = {
+    "counting/__init__.py": "",
+    "counting/app.py": """
+from mustela import App, StreamsBuilder
+from words import words_of
+
+app = App(application_id="words")
+
+@app.topology
+def build(builder: StreamsBuilder) -> None:
+    words = builder.stream("lines", key=str, value=str).flat_map_values(words_of, name="split")
+    counted = words.group_by(lambda _key, word: word, key=str, name="by-word").count(store="counts")
+    counted.to_stream().to("counts", key=str, value=int)
+""",
+    "words.py": "def words_of(line):\n    return line.split()\n",
+}
+TOPICS = {"lines": 4, "counts": 2}
+
+
+class Lines:
+    """Sends lines of random words, and knows how often each word was in them.
+
+    Args:
+        program: Who is sent them.
+        vocabulary: How many words there are.
+    """
+
+    def __init__(self, program: Program, vocabulary: int = 40) -> None:
+        self.program = program
+        self._words = [f"w{number}" for number in range(vocabulary)]
+        self._random = Random(17)
+        self.expected = Counter[str]()
+
+    def send(self, count: int) -> None:
+        """Send so many lines."""
+        lines = [" ".join(self._random.choices(self._words, k=5)) for _ in range(count)]
+        for line in lines:
+            self.expected.update(line.split())
+        self.program.send("lines", [(str(number), line) for number, line in enumerate(lines)])
+
+    def until_counted(self) -> None:
+        """Wait until every word has been counted as often as it was sent, and never more."""
+        self.program.until_latest("counts", self.expected)
+
+
+@contextmanager
+def counting(cluster: Cluster, *words: str, vocabulary: int = 40) -> Generator[Lines]:
+    """Count words on the hosts that there are, exactly, for as long as the block lasts.
+
+    Args:
+        cluster: The cluster.
+        words: Further words of the command.
+        vocabulary: How many words there are.
+    """
+    program = Program(cluster, cluster.add("driver"), FILES, TOPICS)
+    lines = Lines(program, vocabulary)
+    with program.running(RUN, "--master", cluster.master, *words):
+        program.until_running()
+        yield lines
+        lines.until_counted()
