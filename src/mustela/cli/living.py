@@ -9,11 +9,35 @@ from typing import TYPE_CHECKING, NoReturn
 from mustela.cli.console import say
 
 if TYPE_CHECKING:
+    from mustela.admin.client import AdminClient
     from mustela.cli.asking import Manner
     from mustela.config.settings import Settings
     from mustela.runtime.lease import Lease, LeaseWatch
 
-__all__ = ["alone", "refuse_while_alive", "watch_of"]
+__all__ = ["alone", "refuse_while_alive", "server_here", "watch_of"]
+
+
+def server_here(
+    settings: Settings, *, running: bool = True, replicas: bool = True
+) -> AdminClient | None:
+    """Return the admin server of the application on this host, else that of one of its replicas.
+
+    Args:
+        settings: The application's.
+        running: Whether the application itself is looked for.
+        replicas: Whether its replicas are.
+    """
+    from mustela.admin.client import find_server
+    from mustela.runtime.replica.places import places_of
+
+    found = find_server(settings) if running else None
+    if found is not None or not replicas:
+        return found
+    for place in places_of(settings.state_dir, settings.application_id):
+        found = find_server(settings.model_copy(update={"state_dir": place}))
+        if found is not None:
+            return found
+    return None
 
 
 @contextmanager

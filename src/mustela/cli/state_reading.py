@@ -346,9 +346,9 @@ def open_state(application: str, where: Where) -> Generator[StateAnswers]:
 
 def _server(settings: Settings, where: Where) -> AdminClient | None:
     from mustela.admin.access import Access, Tokens
-    from mustela.admin.client import AdminClient, find_server
+    from mustela.admin.client import AdminClient
+    from mustela.cli.living import server_here
     from mustela.client.connecting import checked_address
-    from mustela.runtime.replica.places import places_of
 
     if where.url is not None:
         access = Access(
@@ -359,14 +359,9 @@ def _server(settings: Settings, where: Where) -> AdminClient | None:
             tokens=Tokens.of(settings),
         )
         return AdminClient(access, elsewhere=True)
-    found = None if where.source == "replica" else find_server(settings)
-    if found is not None or where.source == "server":
-        return found
-    for place in places_of(settings.state_dir, settings.application_id):
-        found = find_server(settings.model_copy(update={"state_dir": place}))
-        if found is not None:
-            return found
-    return None
+    return server_here(
+        settings, running=where.source != "replica", replicas=where.source != "server"
+    )
 
 
 @contextmanager

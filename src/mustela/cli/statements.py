@@ -47,7 +47,8 @@ def sql(
 
     Args:
         application: The address of its admin server, with the token of admin.query_token; or an
-            application that runs on this host as this user, which is asked where its file says.
+            application that runs on this host as this user, or has a replica here, which is asked
+            where its file says.
         statement: The SELECT.
         certificate: File with the certificate to trust.
         min_epoch: The epoch to wait for.
@@ -75,17 +76,18 @@ def _client(application: str, certificate: Path | None) -> Client:
     if application.startswith(("http://", "https://")):
         token = loose_settings().admin.query_token
         return Client(application, token=token, certificate=certificate, timeout=_TIMEOUT)
-    from mustela.admin.client import find_server
+    from mustela.cli.living import server_here
     from mustela.cli.repairing import settings_of
 
     settings = settings_of(application, None)
-    server = find_server(settings)
+    server = server_here(settings)
     if server is None:
-        msg = f"no admin server of {settings.application_id} is known on this host"
+        msg = f"no admin server of {settings.application_id}, or of its replicas, is on this host"
         raise NoServerError(
             msg,
             why="it does not run here as this user with admin.enabled, or in another state_dir",
-            fix="start it with admin.enabled, or give the server's address: mustela sql http://…",
+            fix="start it with admin.enabled, or a replica (mustela serve), or give the server's "
+            "address: mustela sql http://…",
         )
     access = server.access
     return Client(
