@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 LINES = "2000"
+MANY_LINES = "200000"  # not all are counted when the first epoch is told
 FIELDS = [
     *("lines", "words", "distinct"),
     *("mismatches", "missing", "duplicates", "torn_epochs"),
@@ -59,8 +60,8 @@ def environment(place: Path) -> dict[str, str]:
     }
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "mustela.cli.main", "demo", "--lines", LINES, *arguments]
+def command(*arguments: str, lines: str = LINES) -> list[str]:
+    return [sys.executable, "-m", "mustela.cli.main", "demo", "--lines", lines, *arguments]
 
 
 def left_over(place: Path) -> list[str]:
@@ -121,7 +122,7 @@ def test_the_demo_counts_right_over_kills(elsewhere: Path) -> None:
 def test_an_interrupted_demo_cleans_up(elsewhere: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM leave no broker, no application and no file."""
     with subprocess.Popen(
-        [*command(), "--json"],
+        command("--json", lines=MANY_LINES),
         cwd=elsewhere,
         env=environment(elsewhere),
         stdout=subprocess.PIPE,

@@ -316,8 +316,9 @@ class SimEngine:
         self._on_places(tidying(soon=soon), order, left[:now])
         return left[now:]
 
-    def tend(self, _committed: Callable[[], RestoreOrder]) -> int:
+    def tend(self, committed: Callable[[], RestoreOrder]) -> int:
         """Keep no copies elsewhere."""
+        del committed
         return -1
 
     def _places(self, order: RestoreOrder) -> list[tuple[int, int]]:
