@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks.in_turns import latencies
 from benchmarks.peers.base import Assignment, Peer
 from benchmarks.peers.mustela_peer import MustelaPeer
 from benchmarks.peers.registry import Contestant, contestants
@@ -130,9 +131,9 @@ def under_load(bench: Bench, workload: Workload, given: argparse.Namespace) -> d
             draft = assignment(bench, workload, side, f"{side.peer}{turn}", f"{side.peer}{turn}", 0)
             seen = fixed_load(bench, workload, side, draft)
             clean_up(bench, draft)
-            p95[side.peer] = statistics.quantiles(seen.latencies_ms, n=20)[-1]
+            p95[side.peer] = latencies(seen)["p95_ms"]
             cpu = round(seen.numbers["fixed_load.cpu_percent"], 1)
-            numbers: dict[str, object] = {"p95_ms": round(p95[side.peer], 1), "cpu_percent": cpu}
+            numbers: dict[str, object] = {"p95_ms": p95[side.peer], "cpu_percent": cpu}
             numbers |= spent if side.peer == "with" else {}
             turns[side.peer].append(numbers)
             print(side.peer, json.dumps(numbers), file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 
+from benchmarks.burner import ticks
 from benchmarks.peers.app_protocol import emit
 from mustela import App
 from mustela.errors import EnvironmentFault
@@ -14,7 +15,7 @@ from mustela.errors import EnvironmentFault
 _STORE = "counts"
 _KEYS_MAX = 10_000
 _WARM_UP = 2_000
-_LATE_S = 0.1
+_LOOK_S = 0.1
 _NANO = 1_000
 
 
@@ -63,7 +64,7 @@ class StoreReader(threading.Thread):
     def __init__(self, app: App, rate: int) -> None:
         super().__init__(daemon=True)
         self._app = app
-        self._pause_s = 1 / rate
+        self._rate = rate
         self._ended = threading.Event()
         self._latencies: list[int] = []
         self._cpu_ns = 0
@@ -71,16 +72,16 @@ class StoreReader(threading.Thread):
     def run(self) -> None:
         """Read until the end."""
         keys: list[str] = []
-        while not self._ended.wait(_LATE_S) and not keys:
+        while not self._ended.wait(_LOOK_S) and not keys:
             try:
                 keys = some_keys(self._app)
             except EnvironmentFault:
                 continue  # it is starting
-        rng, due = random.Random(2), time.perf_counter()
+        rng = random.Random(2)
         began = time.thread_time_ns()
-        while not self._ended.is_set():
-            due = max(due + self._pause_s, time.perf_counter() - _LATE_S)
-            time.sleep(max(0.0, due - time.perf_counter()))  # costs less than an event does
+        for _ in ticks(self._rate):
+            if self._ended.is_set():
+                break
             self._get(rng.choice(keys))
         self._cpu_ns = time.thread_time_ns() - began
 

@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    OFFSET_END,
-    Consumer,
-    KafkaException,
-    Producer,
-    TopicPartition as ClientPartition,
-)
+from confluent_kafka import Producer
 
 from mustela import App, StreamsBuilder
 from mustela.clock import SystemClock
@@ -105,21 +99,12 @@ class World:
         self.admin = KafkaAdmin(self.properties)
         # What is sent at once is in one batch of each partition: `flush` does not linger.
         self._producer = Producer({"log_level": 0, "linger.ms": 10_000, **self.properties})
-        self._probe = Consumer(
-            {
-                **self.properties,
-                "group.id": "probe",
-                "isolation.level": "read_uncommitted",
-                "log_level": 0,
-            }
-        )
         self._apps: list[App] = []
 
     def close(self) -> None:
         """Stop what still runs."""
         for app in self._apps:
             app.close()
-        self._probe.close()
         self.admin.close()
 
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
@@ -230,14 +215,8 @@ class World:
         Not for ever: an application may be writing, or have left a transaction open.
         """
         deadline = time.monotonic() + SETTLE_S
-        asked = [ClientPartition(*place, OFFSET_END) for place in places]
         while time.monotonic() < deadline:
-            stable = self.admin.end_offsets(places)
-            try:
-                found = self._probe.offsets_for_times(asked, timeout=PATIENCE_S)
-            except KafkaException:  # the broker was restarted: now the client knows
-                continue
-            if [place.offset for place in found] == [stable[place] for place in places]:
+            if self.admin.end_offsets(places) == self.admin.high_watermarks(places):
                 return
 
     def rows(self, topic: str) -> list[Row]:

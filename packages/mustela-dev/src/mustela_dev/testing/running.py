@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -218,6 +217,6 @@ class RunningApp:
             while admin.end_offsets(places) != admin.high_watermarks(places):
                 if self._clock.monotonic() >= deadline:
                     return
-                time.sleep(_LOOK_S)
+                self._clock.sleep(_LOOK_S)
         finally:
             admin.close()
