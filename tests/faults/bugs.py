@@ -249,8 +249,8 @@ def _sessions_told_early() -> None:
 
     over: Any = WindowCloser.sessions_over
 
-    def without_grace(self: Any, last_end: Any, horizon: int) -> Any:
-        return over(self, lambda now: last_end(now) + 300, horizon)
+    def without_grace(self: Any, horizon: int, retention: int | None) -> Any:
+        return over(self, horizon - 300, retention)
 
     _replace(WindowCloser, "sessions_over", without_grace)
 

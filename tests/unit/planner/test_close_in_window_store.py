@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from mustela import (
     KTable,
+    Materialized,
     SessionWindows,
     StreamsBuilder,
     Suppressed,
@@ -30,6 +32,7 @@ Sent = tuple[str, int, int, int]
 
 TUMBLING = TimeWindows(size=ms(10), grace=ms(3))
 HOPPING = TimeWindows(size=ms(10), advance=ms(5), grace=ms(0))
+SESSIONS = SessionWindows(inactivity_gap=ms(5), grace=ms(3))
 
 
 def total(_key: str, value: int, so_far: int) -> int | None:
@@ -37,19 +40,26 @@ def total(_key: str, value: int, so_far: int) -> int | None:
     return None if value < 0 else so_far + value
 
 
+def merged(_key: str, one: int, other: int) -> int:
+    return one + other
+
+
 def suppressed(
     windows: Any,
     wish: Suppressed = CLOSES,
     *,
     count: bool = False,
+    retention: timedelta | None = None,
     more: Callable[[KTable[Any, int]], object] | None = None,
 ) -> TopologyGraph:
     builder = StreamsBuilder()
     windowed: Any = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
+    kept = Materialized(store="rows", retention=retention)
+    merge = [merged] if isinstance(windows, SessionWindows) else []
     table = (
-        windowed.count(store="rows")
+        windowed.count(materialized=kept)
         if count
-        else windowed.aggregate(lambda: 0, total, value=int, store="rows")
+        else windowed.aggregate(lambda: 0, total, *merge, value=int, materialized=kept)
     )
     if more is not None:
         more(table)
@@ -62,7 +72,7 @@ def steps(topology: TopologyGraph, **options: Any) -> set[str]:
     return {step.name for stage in made.stages for step in stage.steps}
 
 
-@pytest.mark.parametrize("windows", [TUMBLING, HOPPING])
+@pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SESSIONS])
 def test_the_step_that_holds_windows_back_is_not_needed(windows: Any) -> None:
     """Also with every update, where only the last one goes on anyway."""
     topology = suppressed(windows)
@@ -79,14 +89,14 @@ def others(table: KTable[Any, int]) -> object:
     "topology",
     [
         suppressed(TUMBLING, more=others),
-        suppressed(SessionWindows(inactivity_gap=ms(5), grace=ms(0)), count=True),
+        suppressed(SESSIONS, count=True, retention=ms(9)),
         suppressed(TUMBLING, Suppressed.until_time_limit(ms(13), BufferConfig.unbounded())),
         suppressed(
             TUMBLING,
             Suppressed.until_window_closes(BufferConfig.max_records(9).shut_down_when_full()),
         ),
     ],
-    ids=["another reader", "sessions", "time limit", "bounded"],
+    ids=["another reader", "sessions that are kept", "time limit", "bounded"],
 )
 def test_a_buffer_stays_where_it_says_more_than_the_window_store(topology: TopologyGraph) -> None:
     """Or holds less than that."""
@@ -136,7 +146,9 @@ WAYS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("count", [True, False], ids=["count", "aggregate"])
-@pytest.mark.parametrize("windows", [TUMBLING, HOPPING], ids=["tumbling", "hopping"])
+@pytest.mark.parametrize(
+    "windows", [TUMBLING, HOPPING, SESSIONS], ids=["tumbling", "hopping", "sessions"]
+)
 @given(
     sent=st.lists(
         st.tuples(
@@ -156,10 +168,11 @@ def test_what_goes_on_is_the_same(
     assert results(topology, sent, sizes, "", **dict(way)) == buffered
 
 
-def test_headers_wait_in_a_store_that_is_logged() -> None:
+@pytest.mark.parametrize("windows", [TUMBLING, SESSIONS], ids=["tumbling", "sessions"])
+def test_headers_wait_in_a_store_that_is_logged(windows: Any) -> None:
     """They are there when the disk is lost; without headers nothing is stored but the window."""
     settings = {"event_time": "watermark"}
-    topology = suppressed(TUMBLING)
+    topology = suppressed(windows)
     with TopologyTestDriver(topology, settings=settings, **SPREAD) as driver:
         topic = driver.create_input_topic("in")
         topic.pipe_input("a", 1, timestamp=1, headers=(("n", b"1"),))

@@ -16,7 +16,7 @@ ops = st.lists(
     st.one_of(
         st.tuples(st.just("put"), keys, times, times, st.one_of(st.none(), st.binary(max_size=3))),
         st.tuples(st.just("expire"), times),
-        st.tuples(st.just("settle"), times),
+        st.tuples(st.just("settle"), times, times),
         steps,
     ),
     max_size=30,
@@ -45,20 +45,36 @@ def test_sessions_are_those_of_a_dict(backend, ops, low, high):
                         model[key][start, end] = row
                 case "expire", now:
                     bound = max(bound, now)
-                    gone = 0
-                    for sessions in model.values():
-                        for place in [place for place in sessions if place[1] < bound]:
-                            del sessions[place]
-                            gone += 1
-                    assert rows.expire_before(bound) == gone
-                case "settle", now:
-                    rows.settle(now)
+                    assert rows.expire_before(bound) == dropped(model, bound)
+                case "settle", now, floor:
+                    bound = max(bound, floor)
+                    ended = ended_by(model, now)
+                    dropped(model, bound)
+                    assert sorted(rows.settle(now, bound)) == ended
                 case (step,):
                     epochs.step(step)
                     SessionRows(epochs.view).expire_before(bound)
                 case _:
                     pass
         agrees(epochs, model, low, high)
+
+
+def ended_by(model, bound):
+    """The sessions that end below a time."""
+    return sorted(
+        (key, *place, row)
+        for key, sessions in model.items()
+        for place, row in sessions.items()
+        if place[1] < bound
+    )
+
+
+def dropped(model, bound):
+    """Forget the sessions that end below a time; return how many there were."""
+    gone = ended_by(model, bound)
+    for key, start, end, _ in gone:
+        del model[key][start, end]
+    return len(gone)
 
 
 def agrees(epochs, model, low, high):

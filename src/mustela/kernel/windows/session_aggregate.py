@@ -10,9 +10,12 @@ from mustela.api.window_specs import SessionWindowSpec
 from mustela.kernel.aggregates.watched import watched
 from mustela.kernel.windows.window_aggregate import make_window_fold
 from mustela.kernel.windows.window_cells import ChangedWindows, WindowCell
+from mustela.kernel.windows.window_close import WindowCloser
+from mustela.kernel.windows.window_headers import WindowHeaders
 from mustela.kernel.windows.window_updates import WindowOperator
 from mustela.plan.batch import Batch
 from mustela.state.kinds.session import SessionRows
+from mustela.state.kinds.window import window_keys
 from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["SessionAggregateOperator"]
@@ -83,6 +86,10 @@ class SessionAggregateOperator(WindowOperator):
         self._fold = self.tried(make_session_fold(self.node))
         self._initializer = self.node.initializer or (lambda: None)
         self._sessions: dict[bytes, list[WindowCell]] = {}
+        self._last_headers = WindowHeaders.opened(self.node, self.context.state)
+        self._closer = WindowCloser(
+            self, self._store, self._clock, self._codec, headers=self._last_headers
+        )
 
     def load(self, batch: Batch, key_bytes: Sequence[bytes], times: Sequence[int]) -> None:
         """Fetch all sessions of the records' keys."""
@@ -162,6 +169,16 @@ class SessionAggregateOperator(WindowOperator):
             }
             SessionRows(view).save_many(rows)
 
+    def keep_headers(self, batch: Batch, changed: ChangedWindows) -> None:
+        """Note the headers of each session's last record; it is found again by its end."""
+        if self._last_headers is None:
+            return
+        last, given = None, batch.headers
+        if given is not None:
+            rows = zip(changed.rows, changed.values, strict=True)
+            last = [() if value is None else given[row] for row, value in rows]
+        self._last_headers.keep(window_keys(changed.ends, changed.names), last)
+
     def forget(self) -> None:
         """Also release the sessions."""
         super().forget()
@@ -178,17 +195,14 @@ class SessionAggregateOperator(WindowOperator):
 
     def over(self, horizon: int) -> Batch | None:
         """Return the closed sessions, if they are emitted on close; remove expired ones."""
-        emitted, retention = None, self.node.store.retention_ms
-        closes = self.node.emit == "close"
-        if closes:
-            emitted = self._closer.sessions_over(lambda now: now - horizon, horizon)
-        for group in self._store.groups:
-            now, rows = self._clock.closed_until(group), SessionRows(self._store.group(group))
+        retention = self.node.store.retention_ms
+        if self.node.emit != "close":
             if retention is not None:
-                rows.expire_before(now - retention)
-            if closes:
-                rows.settle(now - horizon + 1)
-        return emitted
+                for group in self._store.groups:
+                    now = self._clock.closed_until(group)
+                    SessionRows(self._store.group(group)).expire_before(now - retention)
+            return None
+        return self._closer.sessions_over(horizon, retention)
 
     def due_event_times(self) -> dict[int, int]:
         """Return when the next session of each key group may close."""

@@ -77,16 +77,10 @@ class _InWindows(LaneOperator[WindowAggregateNode]):
         self.skips_null_values = False
         self._clock = self.event_clock(self._store)
         self._starts: dict[int, list[int]] = {}
-        self._headers = self._open_headers()
+        self._headers = WindowHeaders.opened(self.node, self.context.state)
         self._closer = WindowCloser(
             self, self._store, self._clock, self._codec, headers=self._headers
         )
-
-    def _open_headers(self) -> WindowHeaders | None:
-        spec, state = self.node.headers, self.context.state
-        if spec is None or state is None:
-            return None
-        return WindowHeaders(state.store(spec.name, prefix=TIME_BYTES))
 
     def make_fold(self) -> Callable[[Any, Any, Any], Any]:
         """Return the fold of one record, or of one partial result."""

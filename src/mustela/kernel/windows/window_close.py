@@ -19,6 +19,7 @@ from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.state.kinds.layout import (
     TIME_BYTES,
+    TIME_MIN,
     RowView,
     first_row,
     pack_time,
@@ -175,32 +176,38 @@ class WindowCloser:
         columns = (starts, starts, keys, repeat(group), count(), ends, closings, stored, headers)
         return list(zip(*columns, strict=False))  # some columns are infinite
 
-    def sessions_over(self, last_end: Callable[[int], int], horizon: int) -> Batch | None:
-        """Return the closed sessions of all key groups.
+    def sessions_over(self, horizon: int, retention: int | None) -> Batch | None:
+        """Return the closed sessions of all key groups; remove expired ones.
 
         Args:
-            last_end: Returns the end of the last closed session at an event time.
             horizon: Milliseconds from a session's end to its closing.
+            retention: For how many milliseconds after its end a session is kept; None for ever.
         """
         found: list[_Over] = []
         for group in self._store.groups:
             view = self._store.group(group)
-            first, last = _told_until(view), last_end(self._clock.closed_until(group))
-            if last < first:
-                continue
-            sessions = SessionRows(view)
-            rows = sorted(
-                ((end, start, key, row) for key, start, end, row in sessions.ending(first, last)),
-                key=itemgetter(0, 1, 2),
-            )
-            over: list[_Over] = [
-                (end, start, key, group, number, end, end + horizon, row, ())
-                for number, (end, start, key, row) in enumerate(rows)
-            ]
+            now = self._clock.closed_until(group)
+            first, last = _told_until(view), now - horizon
+            floor = TIME_MIN if retention is None else now - retention
+            ended = SessionRows(view).settle(last + 1, floor)
+            over = [session for session in ended if session[2] >= first]  # others were told before
             if over:
                 view.put(CLOSED_KEY, pack_time(last + 1))
-                found += over
+                found += self._sessions_of(group, over, horizon)
         return self._batch(found)
+
+    def _sessions_of(
+        self, group: int, over: list[tuple[bytes, int, int, bytes]], horizon: int
+    ) -> list[_Over]:
+        """Return a key group's closed sessions, from the rows of its store."""
+        over.sort(key=itemgetter(2, 1, 0))
+        keys, starts, ends, rows = zip(*over, strict=True)
+        headers: Iterable[Headers] = repeat(())
+        if self._headers is not None:
+            headers = self._headers.take(group, window_keys(ends, keys))
+        closings = [end + horizon for end in ends]
+        columns = (ends, starts, keys, repeat(group), count(), ends, closings, rows, headers)
+        return list(zip(*columns, strict=False))  # some columns are infinite
 
     def due_times(self, horizon: int) -> dict[int, int]:
         """Return when the next window of each key group closes."""

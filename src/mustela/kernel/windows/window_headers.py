@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from mustela.kernel.core.lane_state import LaneStore
+from mustela.kernel.core.lane_state import LaneState, LaneStore
 from mustela.model import Headers
-from mustela.state.kinds.layout import first_row
+from mustela.state.kinds.layout import TIME_BYTES, first_row
+from mustela.topology.window_aggregate import WindowAggregateNode
 
 __all__ = ["WindowHeaders"]
 
@@ -21,8 +22,18 @@ class WindowHeaders:
     """Headers by the key of the window's row; a window whose last record had none has no row.
 
     Args:
-        store: The store of the rows; its keys begin with the start of the window.
+        store: The store of the rows; its keys are a time of the window, that no other window of
+            the record key has, and the record key.
     """
+
+    @classmethod
+    def opened(cls, node: WindowAggregateNode, state: LaneState | None) -> WindowHeaders | None:
+        """Return those of an aggregation, if it keeps any."""
+        if node.headers is None or state is None:
+            return None
+        serde = node.store.key_serde
+        suffix = 0 if serde is None else serde.group_suffix
+        return cls(state.store(node.headers.name, prefix=TIME_BYTES, suffix=suffix))
 
     def __init__(self, store: LaneStore) -> None:
         self._store = store

@@ -89,6 +89,7 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
             drop_late(self, batch, late)
         cells, changed = self._changes_of(batch, key_bytes)
         self.save(cells, changed)
+        self.keep_headers(batch, changed)
         told = self._changes(batch, changed) if self._tells else None
         self.forget()
         return told
@@ -197,6 +198,9 @@ class WindowOperator(AggregateOperator[WindowAggregateNode]):
     def save(self, cells: Sequence[WindowCell], changed: ChangedWindows) -> None:
         """Write the changed windows, which are also given as columns."""
         raise NotImplementedError
+
+    def keep_headers(self, batch: Batch, changed: ChangedWindows) -> None:
+        """Note what headers the changed windows forward when they close, if they do."""
 
     def own(self, value: Any) -> Any:
         """Return a copy of an aggregate that another window may change."""

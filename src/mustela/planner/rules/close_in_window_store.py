@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mustela.api.window_specs import TimeWindowSpec
+from mustela.api.window_specs import SessionWindowSpec, TimeWindowSpec
 from mustela.planner.flow import Flow, FlowStep, StepId
 from mustela.planner.options import PlanOptions
 from mustela.state.kinds.buffer import HEADERS_FORMAT
@@ -22,9 +22,9 @@ def close_in_window_store(flow: Flow, options: PlanOptions) -> Flow:
     and of its deletion, need be neither stored nor logged. The buffer's store then only holds what
     the window store does not have: the headers of each window's last record, if there are any.
 
-    Only by the watermark, where windows close after the rows of an epoch; only for time windows,
-    which have one end for each start; and only if no other step reads the changes.
-    have one end for each start; and where nobody else reads the changes.
+    Only by the watermark, where windows close after the rows of an epoch; only for time windows and
+    for sessions that are not kept once they have closed, because the store would have to find the
+    others among those; and only if no other step reads the changes.
     """
     if options.event_time != "watermark":
         return flow
@@ -54,7 +54,7 @@ def _fits(
     made = steps[edge.source].node
     return (
         isinstance(made, WindowAggregateNode)
-        and isinstance(made.windows, TimeWindowSpec)
+        and _waits_well(made)
         and made.emit == "update"
         and edge.shuffle is None
         and readers[edge.source] == 1
@@ -65,6 +65,14 @@ def _fits(
         # Rows that wait must be kept as long as they would have been in the buffer.
         and (made.store.logged or not node.buffer.logged)
     )
+
+
+def _waits_well(made: WindowAggregateNode) -> bool:
+    """Say whether a store finds those that close without looking at many others."""
+    if isinstance(made.windows, SessionWindowSpec):
+        kept_ms = made.store.retention_ms
+        return kept_ms is not None and kept_ms < made.windows.closes_at(0, 0)
+    return isinstance(made.windows, TimeWindowSpec)
 
 
 def _rewired(

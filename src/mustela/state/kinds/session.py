@@ -115,7 +115,7 @@ class SessionRows:
             if old is not None:
                 rows[time_key(old, key)] = None
             return
-        ordered = sorted(sessions, key=_by_end)
+        ordered = sorted(sessions, key=_by_end) if len(sessions) > 1 else sessions
         due = ordered[0][1]
         if old is not None and old < due and not move:
             due = old
@@ -183,18 +183,27 @@ class SessionRows:
         row = first_row(self.view)
         return None if row is None else unpack_time(row[0])
 
-    def settle(self, bound: int) -> None:
-        """Move the due times below ``bound`` of keys that no longer have a session that old.
+    def settle(self, bound: int, floor: int = TIME_MIN) -> list[tuple[bytes, int, int, Any]]:
+        """Return (record key, start, end, row) of the sessions that end below ``bound``.
 
-        Called before `ending`, once for each advance of time, it avoids checking keys with long
-        sessions each time.
+        Those that end below ``floor`` are removed, and due times are moved to the sessions that are
+        left, so that keys with long sessions are not looked at each time that time advances.
         """
         rows: dict[bytes, bytes | None] = {}
-        for key, stored in self._due(bound - 1):
+        ended: list[tuple[bytes, int, int, Any]] = []
+        for key, stored in self._due(max(bound, floor) - 1):
             sessions = _sessions(stored)
-            if sessions[0][1] >= bound:
-                self._write(rows, key, stored, sessions, move=True)
+            kept: list[Session] = []
+            for session in sessions:
+                start, end, row = session
+                if end < bound:
+                    ended.append((key, start, end, row))
+                if end >= floor:
+                    kept.append(session)
+            if len(kept) < len(sessions) or kept[0][1] >= bound or unpack_time(stored) < floor:
+                self._write(rows, key, stored, kept, move=True)
         self.view.put_many(rows)
+        return ended
 
     def expire_before(self, bound: int) -> int:
         """Remove the sessions that end below ``bound``; return how many there were."""
