@@ -53,15 +53,18 @@ def test_tasks_without_input_have_homes_too(spark_context: Any) -> None:
     assert preferred(spark_context, located) == ["a 0", "b 7", "a 0"]
 
 
+def test_sources_are_for_any_reader(spark_context: Any) -> None:
+    java = Located(spark_context, AT, AT[:2]).reading(3)
+    read: Any = RDD(java, spark_context, NoOpSerializer())  # type: ignore[arg-type]
+    assert preferred(spark_context, read) == ["a 0, b 7"] * 3
+
+
 def preferred(context: Any, rdd: Any) -> list[str]:
     """Return what Spark's scheduler prefers for each task: host and executor."""
     java = rdd._jrdd.rdd()
     found: list[str] = []
     for task in range(len(AT)):
-        (place,) = (
-            locations.apply(number)
-            for locations in [context._jsc.sc().getPreferredLocs(java, task)]
-            for number in range(locations.size())
-        )
-        found.append(f"{place.host()} {place.executorId()}")
+        locations = context._jsc.sc().getPreferredLocs(java, task)
+        places = map(locations.apply, range(locations.size()))
+        found.append(", ".join(f"{place.host()} {place.executorId()}" for place in places))
     return found

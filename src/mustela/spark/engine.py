@@ -308,11 +308,12 @@ class SparkEngine:
         order = self._placed(order)
         try:
             with self._watch.over(order), self._told_as_ours():
-                read = self._jobs.read_ahead(self._shipment, self._program, order)
+                where = self._at_home(order)
+                read = self._jobs.read_ahead(self._shipment, self._program, order, where)
         except BaseException:
             forget(self._program.spool_dir, order.token)
             raise
-        known = self._program.spool_dir, order.token, order.placement, self._at_home(order)
+        known = self._program.spool_dir, order.token, order.placement, where
         return SparkReading(read, self._jobs, *known)
 
     def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:

@@ -30,10 +30,13 @@ class Placed(NamedTuple):
     Attributes:
         placement: Which lane has which key group.
         executors: The executor of each lane.
+        readers: If some executor has not yet told what it has, those that have: its first tasks
+            would wait for its first worker.
     """
 
     placement: Placement
     executors: tuple[Executor, ...]
+    readers: tuple[Executor, ...] = ()
 
 
 class Moves(NamedTuple):
@@ -122,7 +125,8 @@ class Homes:
             self._arrange(is_new=is_new)
         homes = [home for home in self._homes if home is not None]
         where = tuple(one.host for one in chosen)
-        return Placed(Placement(spread_groups(homes, where), where), tuple(chosen))
+        readers = tuple(usable) if len(usable) < len(executors) else ()
+        return Placed(Placement(spread_groups(homes, where), where), tuple(chosen), readers)
 
     def learn(self, positions: Sequence[int]) -> None:
         """Take in what has been committed since the last epoch was ordered; see `place`."""

@@ -141,14 +141,24 @@ class Jobs:
         dependency = shuffled.rdd().dependencies().head()
         return FrameExchange(received, dependency, dependency.shuffleId())
 
-    def _sources(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Any:
-        return self._pipe(self._base(len(order.ranges)), partial(source_task, shipment, order))
+    def _sources(
+        self, shipment: Broadcast[Shipment], order: EpochOrder, where: Located | None
+    ) -> Any:
+        tasks = len(order.ranges)
+        base: RDD[Any] = self._base(tasks)
+        if where is not None and where.readers and tasks:
+            base = RDD(where.reading(tasks), self._context, NoOpSerializer())  # type: ignore[arg-type]
+        return self._pipe(base, partial(source_task, shipment, order))
 
     def read_ahead(
-        self, shipment: Broadcast[Shipment], program: Program, order: EpochOrder
+        self,
+        shipment: Broadcast[Shipment],
+        program: Program,
+        order: EpochOrder,
+        where: Located | None = None,
     ) -> FrameExchange:
         """Run the first stage of an epoch alone, for a plan that has more than one."""
-        read = self._shuffle(self._sources(shipment, order), program.lanes_in(order))
+        read = self._shuffle(self._sources(shipment, order, where), program.lanes_in(order))
         try:
             self._context._jsc.sc().submitMapStage(read.dependency).get()
         except BaseException:
@@ -176,7 +186,7 @@ class Jobs:
             where: Where its lanes are at home; None if it is all the same.
         """
         exchanges = [read] if read else []
-        rdd: Any = None if read else self._sources(shipment, order)
+        rdd: Any = None if read else self._sources(shipment, order, where)
         try:
             for done, stage in enumerate(program.plan.stages[1:]):
                 if done == len(exchanges):

@@ -95,7 +95,7 @@ class HomeKeeper:
         placed = self._placed(order)
         if placed is None:
             return order
-        self.where(placed.executors)
+        self.where(placed.executors, placed.readers)
         return replace(order, placement=placed.placement)
 
     def _placed(self, order: _Order) -> Placed | None:
@@ -110,11 +110,17 @@ class HomeKeeper:
             self._moved.update(dict(zip(_COUNTERS, told, strict=True)))
         return placed
 
-    def where(self, executors: Sequence[Executor]) -> Located:
-        """Return what has Spark run one task on each of these executors."""
-        if self._located is None or self._located.executors != tuple(executors):
-            self._located = Located(self.context, executors)
-        return self._located
+    def where(self, executors: Sequence[Executor], readers: Sequence[Executor] = ()) -> Located:
+        """Return what has Spark run one lane on each of these executors.
+
+        Args:
+            executors: The executors.
+            readers: Where the records of sources are read, if not everywhere.
+        """
+        known, wanted = self._located, (tuple(executors), tuple(readers))
+        if known is None or (known.executors, known.readers) != wanted:
+            self._located = known = Located(self.context, *wanted)
+        return known
 
     @property
     def lanes(self) -> Located | None:

@@ -33,25 +33,24 @@ class ExecutorList:
         return self._context._jsc.sc().env().blockManager().master()
 
     @cached_property
-    def _drains(self) -> bool:
-        """Whether executors may be asked to leave; nothing new is run on one that is."""
-        said = self._context.getConf().get("spark.decommission.enabled", "false")
-        return str(said).lower() == "true"
+    def _backend(self) -> Any:
+        return self._context._jsc.sc().schedulerBackend()
 
     def now(self) -> list[Executor]:
-        """Return the executors that take tasks; each epoch asks, so it takes few questions."""
+        """Return the executors that take tasks; each epoch asks, so it takes few questions.
+
+        One whose connection is closed takes none, though Spark waits to hear why before it gives
+        it up, up to five seconds if its host is gone, too. One that is asked to leave takes none.
+        """
+        active = set(str(self._backend.getExecutorIds().mkString("\n")).splitlines())
         told = str(self._master.getMemoryStatus().keySet().mkString("\n"))
         found: list[Executor] = []
         for line in told.splitlines():
             # BlockManagerId(0, 10.0.0.7, 40123, None)
             number, host, *_ = line.removeprefix("BlockManagerId(").split(", ")
-            if number != "driver" and not (self._drains and self._is_leaving(number)):
+            if number in active:
                 found.append(Executor(host, number, self._cores_of(number)))
         return sorted(found)
-
-    def _is_leaving(self, number: str) -> bool:
-        scheduler = self._context._jsc.sc().taskScheduler()
-        return bool(scheduler.getExecutorDecommissionState(number).isDefined())
 
     def _cores_of(self, number: str) -> int:
         if number not in self._cores:
@@ -70,20 +69,32 @@ class Located:
     Args:
         context: A Spark context.
         executors: Where each task is at home.
+        readers: If not every executor is fit to read sources, those that are.
     """
 
-    def __init__(self, context: Any, executors: Sequence[Executor]) -> None:
+    def __init__(
+        self, context: Any, executors: Sequence[Executor], readers: Sequence[Executor] = ()
+    ) -> None:
         self.executors = tuple(executors)
+        self.readers = tuple(readers)
         self._context = context
 
     @cached_property
     def items(self) -> Any:
         """A Java RDD with one empty item for each task."""
+        return self._items([[one] for one in self.executors])
+
+    def reading(self, tasks: int) -> Any:
+        """Return a Java RDD with one empty item for each task, for any of the readers."""
+        return self._items([self.readers] * tasks)
+
+    def _items(self, wanted: Sequence[Sequence[Executor]]) -> Any:
         jvm = self._context._jvm
         rows = jvm.java.util.ArrayList()
-        for one in self.executors:
+        for executors in wanted:
             places = jvm.java.util.ArrayList()
-            places.add(f"executor_{one.host}_{one.number}")
+            for one in executors:
+                places.add(f"executor_{one.host}_{one.number}")
             rows.add(jvm.scala.Tuple2(b"", self._converters.asScala(places).toSeq()))
         items = self._converters.asScala(rows).toSeq()
         return self._context._jsc.sc().makeRDD(items, self._tag).toJavaRDD()

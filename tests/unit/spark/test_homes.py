@@ -103,6 +103,18 @@ def test_between_errands_copies_lag_behind_and_are_good_enough() -> None:
     assert world.homes.homes.count("b") == GROUPS // 2
 
 
+def test_sources_are_read_where_workers_have_begun() -> None:
+    """A new executor's first tasks wait for its first worker; without another one they have to."""
+    world = World("a", "b")
+    assert world.place().readers == ()
+    world.up.add("c")
+    world.disks["c"] = {}
+    assert [one.host for one in world.place().readers] == ["a", "b"]
+    world.tend()
+    assert world.place().readers == ()
+    assert Homes(GROUPS).place(world.executors, 2, world.written).readers == ()
+
+
 def test_without_second_homes_what_a_lost_host_had_is_restored() -> None:
     world = World("a", "b", replicas=0)
     for _ in range(3):

@@ -209,38 +209,27 @@ def test_without_an_executor_nothing_is_placed(cluster: Cluster) -> None:
 
 
 def test_executors_are_read_from_what_spark_says_of_its_block_managers() -> None:
-    """One that is asked to leave takes no tasks any more; the driver takes none at all."""
+    """Not all that it knows take tasks: one may leave or be lost, and the driver takes none."""
+
+    class Active:
+        def mkString(self, _between: str) -> str:
+            return "0\n3"
 
     class Spark:
-        leaving = "2"
-
         def __getattr__(self, _name: str) -> Any:
             return lambda *_: self
 
-        def get(self, *_: str) -> str:
-            return "true"
+        def getExecutorIds(self) -> Active:
+            return Active()
 
         def mkString(self, _between: str) -> str:
             ids = ["driver, 10.0.0.1, 1", "0, 10.0.0.2, 2", "2, 10.0.0.3, 3"]
             return "\n".join(f"BlockManagerId({one}, None)" for one in ids)
 
-        def getExecutorDecommissionState(self, number: str) -> Any:
-            return Leaving(number == self.leaving)
-
         def size(self) -> int:
             return 0
 
-    class Leaving:
-        def __init__(self, leaves: bool) -> None:
-            self._leaves = leaves
-
-        def isDefined(self) -> bool:
-            return self._leaves
-
     class Context:
         _jsc = Spark()
-
-        def getConf(self) -> Any:
-            return Spark()
 
     assert ExecutorList(Context()).now() == [Executor("10.0.0.2", "0", 1)]
