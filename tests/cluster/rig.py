@@ -28,7 +28,7 @@ from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.cluster.network import NEW_HOST, entered, ip
 from tests.patience import looks
 
-__all__ = ["BROKER_ADDRESS", "SPARK", "Cluster", "Host", "Hosts"]
+__all__ = ["BROKER_ADDRESS", "SPARK", "Cluster", "Host", "Hosts", "signal_inside"]
 
 BROKER_ADDRESS = "10.213.7.1"
 _NET = "10.213.7"
@@ -55,6 +55,7 @@ class Host:
 
     def __init__(self, cluster: Hosts, name: str, number: int) -> None:
         self._cluster = cluster
+        self._number = number
         self._card = f"card{number}"
         self._first: subprocess.Popen[bytes] | None = None
         self._programs: list[subprocess.Popen[bytes]] = []
@@ -97,7 +98,9 @@ class Host:
         self._first.stdin.flush()
         assert self._first.stdout.readline() == b"ready\n", f"{self.name} did not come up"
         bridge, pid = self._cluster.bridge_pid, self.pid
-        ip(bridge, "link", "add", self._card, "type", "veth", "peer", "eth0", "netns", str(pid))
+        # The same after each boot, or others would send to the old one for a minute.
+        peer = ("address", _hardware(self._number), "netns", str(pid))
+        ip(bridge, "link", "add", self._card, "type", "veth", "peer", "eth0", *peer)
         ip(bridge, "link", "set", self._card, "master", "bridge", "up")
         ip(pid, "address", "add", f"{self.address}/{_BITS}", "dev", "eth0")
         ip(pid, "link", "set", "eth0", "up")
@@ -123,6 +126,10 @@ class Host:
         self.kill()
         for entry in () if disk_kept else self.disk.iterdir():
             shutil.rmtree(entry)
+        self.boot_again()
+
+    def boot_again(self) -> None:
+        """Start a host that was killed; Spark's daemons come back."""
         self.boot()
         for role in self._roles:
             role()
@@ -153,10 +160,9 @@ class Host:
         """
         base = {name: text for name, text in os.environ.items() if not name.startswith("MUSTELA")}
         base |= {"XDG_STATE_HOME": str(self._cluster.disk_at), "MUSTELA__CLASS_ARCHIVE": "false"}
-        inside = ("nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--uts", "--")
         with (self.logs / log).open("ab") as output:
             started = subprocess.Popen(
-                [*inside, "env", f"--chdir={directory}", *command],
+                [*self.inside(directory), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -165,14 +171,24 @@ class Host:
         self._programs.append(started)
         return started
 
-    def kill_program(self, word: str) -> int:
-        """Kill the processes of the host whose command lines have a word; return how many."""
+    def inside(self, directory: Path | str) -> list[str]:
+        """Return what runs the program that follows it on the host, in a directory there."""
+        words = ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--uts", "--"]
+        return [*words, "env", f"--chdir={directory}"]
+
+    def kill_program(self, word: str, number: int = signal.SIGKILL) -> int:
+        """Kill the processes of the host whose command lines have a word; return how many.
+
+        Args:
+            word: The word.
+            number: Another signal than that which kills.
+        """
         killed = 0
         for pid in self.processes():
             with suppress(OSError):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
                 if word.encode() in command:
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, number)
                     killed += 1
         return killed
 
@@ -283,7 +299,8 @@ class Hosts:
             assert self._bridge.stdout is not None
             assert self._bridge.stdout.readline() == b"ready\n"
             ip(self.bridge_pid, "link", "set", "lo", "up")
-            ip(self.bridge_pid, "link", "add", "bridge", "type", "bridge")
+            # One of its own, or it has that of some host, and another one when that is cut off.
+            ip(self.bridge_pid, "link", "add", "bridge", "address", _hardware(1), "type", "bridge")
             ip(self.bridge_pid, "address", "add", f"{BROKER_ADDRESS}/{_BITS}", "dev", "bridge")
             ip(self.bridge_pid, "link", "set", "bridge", "up")
             self._stack.enter_context(entered(self.bridge_pid))
@@ -379,16 +396,21 @@ class Cluster(Hosts):
         try:
             yield process
         finally:
-            _signal(process, signal.SIGTERM)
+            signal_inside(process, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOPS_S)
-            _signal(process, signal.SIGKILL)
+            signal_inside(process, signal.SIGKILL)
             process.kill()
             process.wait()
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to the program that `Host.popen` started, not to who let it into the host."""
+def _hardware(number: int) -> str:
+    """Return the hardware address of a host's card."""
+    return f"02:00:00:00:00:{number:02x}"
+
+
+def signal_inside(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to the program that a process let into a host, not to that process."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     with suppress(OSError):
         for child in children.read_text(encoding="ascii").split():

@@ -7,6 +7,7 @@ must be found. ``./dev faults --summary --ledger FILE`` shows what was done so f
 ``./dev faults --standbys N`` gives shocks to three instances of an application instead, of which
 two wait. ``./dev faults --reads N`` plays N seeds in which clients ask for stores all the time, and
 compares each answer with what the epoch that it names has left; ``--bug`` plants one there.
+``./dev faults --hosts N`` plays on a cluster of hosts, and kills and cuts off these; as root.
 ``./dev faults --writers`` has lanes write their changelogs into the driver's transaction;
 ``--transactions 1`` has the broker keep to the first version of Kafka's.
 """
@@ -26,8 +27,9 @@ from itertools import count
 from pathlib import Path
 
 from tests.broker_fixture import make_small_broker
-from tests.faults import standbys
-from tests.faults.bugs import BUGS, environment_of, planting
+from tests.cluster.network import why_not
+from tests.faults import hosts, standbys
+from tests.faults.bugs import BUGS, HOSTS_BUGS, environment_of, planting
 from tests.faults.campaign import Campaign
 from tests.faults.kinds.registry import CHECKED
 from tests.faults.ledger import Ledger, Line, table
@@ -174,6 +176,37 @@ def run_reads(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Li
     return played
 
 
+def run_hosts(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Line]:
+    """Play slices on clusters of hosts until there are enough shocks; return what came of it."""
+    reason = why_not()
+    if reason is not None:
+        sys.exit(reason)
+    deadline = time.monotonic() + 60 * given.minutes
+    bugs = [bug for bug in given.bug or () if bug in HOSTS_BUGS]
+    planted = {"FAULTS_BUG": bugs[0], **planting()} if bugs else {}
+    kinds = [kind for kind in given.kinds if kind in hosts.HOSTS_KINDS]
+    shocks = {name: hosts.SHOCKS[name] for name in given.blow or hosts.SHOCKS}
+    played: list[Line] = []
+    while ledger.faults < given.hosts and time.monotonic() < deadline:
+        ledger.refresh()
+        size, how = min(given.slice, given.hosts - ledger.faults), hosts.settings_of
+        drawn = draw(given.seed, ledger, size, kinds, shocks, settings_of=how)
+        if given.writers:
+            drawn = replace(drawn, settings={**drawn.settings, **LANES_WRITE})
+        print(f"slice {drawn.slice}: {drawn.kind} {dict(drawn.settings)}", *bugs, flush=True)
+        directory = place / f"hosts-{drawn.seed}-{drawn.slice}"
+        line = hosts.play(drawn, directory, planted)
+        ledger.add(line)
+        played.append(line)
+        for violation in line.violations[:SHOWN_MAX]:
+            print(f"  VIOLATION {violation}", flush=True)
+        if not (given.keep and line.violations):
+            shutil.rmtree(directory, ignore_errors=True)
+        if not line.faults or bugs:
+            break
+    return played
+
+
 def _one_of(known: Collection[str], what: str) -> Callable[[str], str]:
     """Return what takes a name from the command line, if it is a known one."""
 
@@ -207,6 +240,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--standbys", type=int, default=0, help="shocks to three instances instead")
     shock = _one_of(standbys.SHOCKS, "shock")
     parser.add_argument("--shock", action="append", type=shock, help="only this, e.g. cut-active")
+    parser.add_argument("--hosts", type=int, default=0, help="shocks to clusters instead")
+    blow = _one_of(hosts.SHOCKS, "shock to hosts")
+    parser.add_argument("--blow", action="append", type=blow, help="only this, e.g. cut-host")
     parser.add_argument("--reads", type=int, default=0, help="seeds with clients that ask instead")
     parser.add_argument("--spark", action="store_true", help="Spark reads, too, with every seed")
     move = _one_of(reads.MOVES, "move")
@@ -219,7 +255,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--bug",
         action="append",
-        type=_one_of({**BUGS, **READ_PLANTS}, "bug"),
+        type=_one_of({*BUGS, *READ_PLANTS, *HOSTS_BUGS}, "bug"),
         help="plant this one",
     )
     return parser.parse_args(arguments)
@@ -228,6 +264,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _way(given: argparse.Namespace) -> Callable[..., list[Line]]:
     if given.reads:
         return run_reads
+    if given.hosts:
+        return run_hosts
     return run_standbys if given.standbys else run
 
 

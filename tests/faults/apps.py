@@ -34,7 +34,7 @@ class EventLog:
     def say(self, kind: str, **facts: object) -> None:
         """Write one line, whole and at once."""
         with self._lock:
-            self._file.write(json.dumps({"event": kind, **facts}) + "\n")
+            self._file.write(json.dumps({"event": kind, "now": time.time(), **facts}) + "\n")
             self._file.flush()
 
     def on_event(self, event: Event) -> None:
@@ -49,7 +49,7 @@ class EventLog:
                 for store, count in report.restored.items():
                     restored[store] = restored.get(store, 0) + count
             facts = {"epoch": event.epoch, "records": event.records, "restored": restored}
-            self.say("epoch", now=time.time(), **facts)
+            self.say("epoch", **facts)
 
     def on_error(self, error: BaseException) -> None:
         """Write that something is tried again."""
@@ -61,7 +61,8 @@ def main(kind: str) -> int:
     from mustela.cli.console import exit_code_of
 
     faulthandler.register(signal.SIGUSR1)
-    app = App(spark=json.loads(os.environ.get("FAULTS_SPARK", "{}")))
+    told = {name: os.environ.get(f"FAULTS_{name.upper()}", "{}") for name in ("spark", "kafka")}
+    app = App(**{name: json.loads(text) for name, text in told.items()})
     prefix = os.environ["FAULTS_PREFIX"]
     app.topology(lambda builder: KINDS[kind].build(builder, prefix))
     with Path(os.environ["FAULTS_EVENTS"]).open("a", encoding="utf-8") as file:
@@ -69,7 +70,8 @@ def main(kind: str) -> int:
         app.add_listener(log)
         log.say("start", pid=os.getpid())
         reader = Reader(app, KINDS[kind], log)
-        if KINDS[kind].read is not None:
+        reads = KINDS[kind].read is not None and "FAULTS_UNREAD" not in os.environ
+        if reads:
             reader.start()
         try:
             app.run()
@@ -78,7 +80,7 @@ def main(kind: str) -> int:
             if error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)
             return exit_code_of(error)
-        if KINDS[kind].read is not None:
+        if reads:
             reader.end()
         log.say("end", code="")
     return 0

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Producer
 
+from mustela.connectors.kafka.client import servers_of
+from tests.faults.reach import Servers, reaching
 from tests.integration.http_service import HttpService
 from tests.patience import PATIENCE_S
 
@@ -42,9 +44,11 @@ class Around(Protocol):
 class Service:
     """The service that calls go to."""
 
-    def __init__(self, servers: str, prefix: str, seed: int) -> None:
-        del servers, prefix, seed
-        self._service = HttpService()
+    def __init__(self, servers: Servers, prefix: str, seed: int) -> None:
+        del prefix, seed
+        # Where the broker listens, applications reach the service, too.
+        address = servers_of(reaching(servers)).rpartition(":")[0]
+        self._service = HttpService(address=address)
         self.environment = {"FAULTS_URL": self._service.url}
 
     def start(self) -> None:
@@ -67,13 +71,13 @@ class Answerer:
         seed: For order and repetition.
     """
 
-    def __init__(self, servers: str, prefix: str, seed: int) -> None:
+    def __init__(self, servers: Servers, prefix: str, seed: int) -> None:
         self.environment: dict[str, str] = {}
         self._random = random.Random(seed)
         self._topics = f"{prefix}.requests", f"{prefix}.replies"
         self._consumer = Consumer(
             {
-                "bootstrap.servers": servers,
+                **reaching(servers),
                 "group.id": f"{prefix}-answerer",
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
@@ -81,7 +85,7 @@ class Answerer:
                 "log_level": 0,
             }
         )
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 1, "log_level": 0})
+        self._producer = Producer({**reaching(servers), "linger.ms": 1, "log_level": 0})
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="answerer", daemon=True)
 
@@ -110,5 +114,5 @@ class Answerer:
         self._consumer.close()
 
 
-AROUND: dict[str, Callable[[str, str, int], Around]] = {"asking": Service, "replies": Answerer}
+AROUND: dict[str, Callable[[Servers, str, int], Around]] = {"asking": Service, "replies": Answerer}
 """By kind of application: what it needs, given broker, prefix and seed."""

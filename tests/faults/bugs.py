@@ -50,6 +50,8 @@ BUGS: dict[str, Bug] = {
     "leavers-forgotten": Bug("rekeyed", ()),
 }
 """By name, every bug; the first points are the fewest that show it."""
+HOSTS_BUGS = ("copies-not-read-on",)
+"""Those that show on several hosts alone."""
 
 
 def environment_of(name: str) -> dict[str, str]:
@@ -226,6 +228,22 @@ def _deletions_not_restored() -> None:
         _replace(owner, "restore", without_deletions)
 
 
+def _copies_not_read_on() -> None:
+    """A copy that has a part of a changelog is taken for whole."""
+    from mustela.state.lmdb_environment import LmdbEnvironment
+
+    restore: Any = LmdbEnvironment.restore
+
+    def only_empty(
+        self: Any, store: str, rows: Iterable[Any], *arguments: Any, **options: Any
+    ) -> None:
+        kept = list(rows)
+        has_some = self.positions().get(store, 0) > 0
+        restore(self, store, [] if has_some else kept, *arguments, **options)
+
+    _replace(LmdbEnvironment, "restore", only_empty)
+
+
 def _late_by_the_epoch() -> None:
     from mustela.plan.time import EpochTime
 
@@ -282,6 +300,7 @@ _PLANTS: dict[str, Callable[[], None]] = {
     "met-and-alone": _met_and_alone,
     "rows-of-now-for-versions": _rows_of_now_for_versions,
     "deletions-not-restored": _deletions_not_restored,
+    "copies-not-read-on": _copies_not_read_on,
     "late-by-the-epoch": _late_by_the_epoch,
     "held-for-ever": _held_for_ever,
     "sessions-told-early": _sessions_told_early,

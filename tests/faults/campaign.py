@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
+from mustela.connectors.kafka.client import servers_of
 from mustela.runtime.record.epoch_record import epochs_topic
 from tests.faults.around import AROUND
 from tests.faults.feed import Feeder, read_all
@@ -18,6 +19,7 @@ from tests.faults.kinds.kind import Inputs
 from tests.faults.kinds.registry import KINDS
 from tests.faults.oracle import check_epochs, check_order
 from tests.faults.process import ChildApp, ChildEndedError
+from tests.faults.reach import Servers, reaching
 from tests.faults.reading import ReadModel
 from tests.faults.watch import Row, Watcher, ends_of
 from tests.patience import PATIENCE_S
@@ -68,7 +70,7 @@ class Campaign:
     def __init__(
         self,
         kind: str,
-        servers: str,
+        servers: Servers,
         directory: Path,
         *,
         seed: int,
@@ -79,7 +81,8 @@ class Campaign:
         self.kind = kind
         self.facts = KINDS[kind]
         self._records = records
-        self.servers = servers
+        self.servers = servers_of(reaching(servers))
+        self._reached = servers
         self.application_id = f"faults-{kind.replace('_', '-')}-{seed}-{directory.name}"
         self.state_dir = directory / "state"
         self.random = random.Random(seed)
@@ -103,7 +106,7 @@ class Campaign:
         self.settings = {
             "FAULTS_PREFIX": self.prefix,
             "MUSTELA__APPLICATION_ID": self.application_id,
-            "MUSTELA__BOOTSTRAP_SERVERS": servers,
+            "MUSTELA__BOOTSTRAP_SERVERS": self.servers,
             "MUSTELA__STATE_DIR": str(self.state_dir),
             "MUSTELA__KEY_GROUPS": "8",
             "MUSTELA__COMMIT_INTERVAL": "50ms",
@@ -118,7 +121,7 @@ class Campaign:
             **(environment or {}),
         }
         self.guarantee = self.settings.get("MUSTELA__PROCESSING_GUARANTEE", "exactly_once")
-        self.admin = KafkaAdmin({"bootstrap.servers": servers})
+        self.admin = KafkaAdmin(reaching(servers))
         self.outputs = {short: f"{self.prefix}.{short}" for short in self.facts.outputs}
         if "dead-letters" in self.outputs:
             self.outputs["dead-letters"] = f"{self.application_id}-dead-letters"
@@ -174,9 +177,13 @@ class Campaign:
         self._runs += 1
         directory = self.directory / f"run-{self._runs:03d}"
         variables = {**self.settings, **environment}
-        self.child = ChildApp(self.kind, directory, variables, point=point, wrapper=self.wrapper)
+        self.child = self._child(directory, variables, point)
         self._children.append(self.child)
         return self.child
+
+    def _child(self, directory: Path, variables: dict[str, str], point: str) -> ChildApp:
+        """Start a run, here."""
+        return ChildApp(self.kind, directory, variables, point=point, wrapper=self.wrapper)
 
     def kill_at(self, point: str, **environment: str) -> None:
         """Start, wait until some process comes to the point, and kill everything.
@@ -265,7 +272,7 @@ class Campaign:
         found: dict[tuple[str, int], list[Row]] = {}
         for short in (*self.facts.inputs, *self.facts.global_inputs):
             topic, count = f"{self.prefix}.{short}", self.partitions(short)
-            for partition, rows in read_all(self.servers, topic, count, settle_s=SETTLE_S).items():
+            for partition, rows in read_all(self._reached, topic, count, settle_s=SETTLE_S).items():
                 base = self.watcher.bases.get((topic, partition), 0)
                 first = self._resumed.get((short, partition), 0)
                 found[short, partition] = [

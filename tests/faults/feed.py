@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.faults.kinds.kind import MakeRecord
+from tests.faults.reach import Servers, reaching
 from tests.faults.watch import Row
 from tests.patience import PATIENCE_S
 
@@ -35,7 +36,7 @@ class Feeder:
     """
 
     def __init__(
-        self, servers: str, topic: str, make: MakeRecord, *, seed: int, pause_s: float = 0.04
+        self, servers: Servers, topic: str, make: MakeRecord, *, seed: int, pause_s: float = 0.04
     ) -> None:
         self._topic = topic
         self._prefix = topic.rpartition(".")[0]
@@ -45,7 +46,7 @@ class Feeder:
         self._numbers = 0
         self._batches = 0
         self._settings: dict[str, Any] = {
-            "bootstrap.servers": servers,
+            **reaching(servers),
             "transactional.id": f"feeder-{topic}",
             "partitioner": "murmur2_random",
             "transaction.timeout.ms": int(2_000 * TRANSACTION_S),
@@ -128,7 +129,7 @@ class Feeder:
 
 
 def read_all(
-    servers: str, topic: str, partitions: int, *, settle_s: float = SETTLE_S
+    servers: Servers, topic: str, partitions: int, *, settle_s: float = SETTLE_S
 ) -> dict[int, list[Row]]:
     """Read the committed records of a topic, by partition."""
     found: dict[int, list[Row]] = {partition: [] for partition in range(partitions)}
@@ -166,10 +167,10 @@ def _stable_ends(
         written.close()
 
 
-def _rows(servers: str, topic: str, partitions: int, settle_s: float) -> Iterator[Row]:
+def _rows(servers: Servers, topic: str, partitions: int, settle_s: float) -> Iterator[Row]:
     """Yield what was committed when this was called: a topic may grow all the time."""
     settings = {
-        "bootstrap.servers": servers,
+        **reaching(servers),
         "group.id": "read-all",
         "enable.auto.commit": False,
         "isolation.level": "read_committed",

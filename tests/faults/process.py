@@ -104,10 +104,14 @@ class ChildApp:
         late = [event["restored"] for event in events if event["event"] == "epoch"]
         return sum(sum(counts.values()) for counts in (*restores[-1:], *late))
 
+    def send_signal(self, number: int) -> None:
+        """Send the application a signal."""
+        self._process.send_signal(number)
+
     def stacks(self) -> str:
         """Let it print what its threads are at; return the last part of what it printed."""
         if self.returncode is None:
-            self._process.send_signal(signal.SIGUSR1)
+            self.send_signal(signal.SIGUSR1)
             time.sleep(1.0)
         return self.text()
 
@@ -195,7 +199,7 @@ class ChildApp:
     def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """Ask it to stop, as Ctrl-C does; return its exit code."""
         if self.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
+            self.send_signal(signal.SIGTERM)
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:

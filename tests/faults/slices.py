@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +24,18 @@ from tests.faults.process import ROOT
 from tests.faults.shocks.registry import SHOCKS
 from tests.faults.shocks.shock import Shock
 
-__all__ = ["Plan", "draw", "make_broker", "play", "shocks_here"]
+__all__ = [
+    "LOOSE",
+    "LOOSE_KINDS",
+    "Plan",
+    "draw",
+    "make_broker",
+    "play",
+    "shocks_here",
+    "strike_all",
+]
+
+SettingsOf = Callable[[str, int, random.Random], dict[str, str]]
 
 HASTY_S = 5
 HASTY = {"MUSTELA__COMMIT_TIMEOUT": f"{HASTY_S}s"}
@@ -81,11 +92,25 @@ def shocks_here(names: Iterable[str] = ()) -> tuple[dict[str, Shock], dict[str, 
 
 
 def draw(
-    seed: int, ledger: Ledger, size: int, kinds: Iterable[str], shocks: Mapping[str, Shock]
+    seed: int,
+    ledger: Ledger,
+    size: int,
+    kinds: Iterable[str],
+    shocks: Mapping[str, Shock],
+    *,
+    settings_of: SettingsOf | None = None,
 ) -> Plan:
     """Draw the next slice: the kind that had least, and what it had least of.
 
     The same seed, the same ledger and the same kinds and shocks draw the same slice.
+
+    Args:
+        seed: Of the run.
+        ledger: What was done so far.
+        size: How many shocks.
+        kinds: From which to draw.
+        shocks: From which to draw, by name.
+        settings_of: Draws the settings, given kind and number, in another way than here.
     """
     number = 1 + max((line.slice for line in ledger.lines if line.seed == seed), default=-1)
     rng = random.Random(f"{seed}-{number}")
@@ -96,7 +121,7 @@ def draw(
     order = sorted(kinds)
     rng.shuffle(order)
     kind = min(order, key=lambda name: sums[name])
-    settings = _settings(kind, number, rng)
+    settings = (settings_of or _settings)(kind, number, rng)
     able = [name for name, shock in sorted(shocks.items()) if shock.fits(KINDS[kind], settings)]
     rng.shuffle(able)
     # Where each begins is drawn, so that a rare fault need not wait for its turn behind all others.
@@ -122,10 +147,6 @@ def _settings(kind: str, number: int, rng: random.Random) -> dict[str, str]:
 
 def play(plan: Plan, broker: DevelopmentBroker, directory: Path) -> Line:
     """Run a slice and say what came of it."""
-    started = time.monotonic()
-    rng = random.Random(f"{plan.seed}-{plan.slice}-{plan.kind}")
-    done: Counter[str] = Counter()
-    missed: Counter[str] = Counter()
     campaign = Campaign(
         plan.kind,
         broker.bootstrap_servers,
@@ -135,15 +156,23 @@ def play(plan: Plan, broker: DevelopmentBroker, directory: Path) -> Line:
         pause_s=PAUSE_S,
     )
     with campaign:
-        life = Life(campaign, broker, rng)
-        try:
-            for name in plan.shocks:
-                _strike(life, name, done, missed)
-            life.child()
-            result = campaign.finish()
-        except (AssertionError, MustelaError, KafkaException) as error:
-            result = campaign.result
-            result.violations.append(str(error))
+        rng = random.Random(f"{plan.seed}-{plan.slice}-{plan.kind}")
+        return strike_all(plan, Life(campaign, broker, rng), SHOCKS)
+
+
+def strike_all(plan: Plan, life: Life, shocks: Mapping[str, Shock]) -> Line:
+    """Give a running application the shocks of a plan, and check what came of it."""
+    started = time.monotonic()
+    done: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    try:
+        for name in plan.shocks:
+            _strike(life, shocks[name], done, missed)
+        life.child()
+        result = life.campaign.finish()
+    except (AssertionError, MustelaError, KafkaException) as error:
+        result = life.campaign.result
+        result.violations.append(str(error))
     found = [text[:4000].replace(f"{ROOT}/", "") for text in result.violations]
     line = Line(seed=plan.seed, slice=plan.slice, kind=plan.kind, settings=dict(plan.settings))
     line = replace(line, faults=dict(done), missed=dict(missed), restarts=life.restarts)
@@ -152,13 +181,13 @@ def play(plan: Plan, broker: DevelopmentBroker, directory: Path) -> Line:
     return replace(line, seconds=seconds, violations=found)
 
 
-def _strike(life: Life, name: str, done: Counter[str], missed: Counter[str]) -> None:
-    started = time.monotonic()
+def _strike(life: Life, shock: Shock, done: Counter[str], missed: Counter[str]) -> None:
+    name, started = shock.name, time.monotonic()
     child = life.child()
     mark = life.epoch
     life.campaign.repeats += 1
     try:
-        evidence = SHOCKS[name].strike(life)
+        evidence = shock.strike(life)
     except (NotHappenedError, MustelaError, KafkaException, psutil.Error) as error:
         missed[name] += 1
         evidence = f"did not happen: {error}"

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.record_rows import RecordFold
+from tests.faults.reach import Servers, reaching
 from tests.patience import PATIENCE_S
 
 POLL_S = 0.2
@@ -63,7 +64,7 @@ class Watcher:
         jumping: Sources of which a claim may skip records, because these were lost.
     """
 
-    def __init__(self, servers: str, application_id: str, topics: dict[str, int]) -> None:
+    def __init__(self, servers: Servers, application_id: str, topics: dict[str, int]) -> None:
         self.seen = Seen()
         self.bases: dict[tuple[str, int], int] = {}
         self.jumping: set[tuple[str, int]] = set()
@@ -76,7 +77,7 @@ class Watcher:
         ]
         self._consumer = Consumer(
             {
-                "bootstrap.servers": servers,
+                **reaching(servers),
                 "group.id": f"{application_id}-watcher",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
@@ -95,7 +96,7 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def _new_admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+        return AdminClient({**reaching(self._servers), "log_level": 0})
 
     def start(self) -> None:
         """Begin to read."""
