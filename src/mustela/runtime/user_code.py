@@ -2,7 +2,9 @@
 
 Whatever is imported is there, wherever it lies, unless it was installed: then it is installed on
 every host. A package comes whole, and with a module all those beside it, as functions may import
-them later. No file of another kind is ever read: no settings, no keys, no data.
+them later. A directory without ``__init__.py`` may hold anything: of what lies in it, packages come
+if something of them was imported. No file of another kind is ever read: no settings, no keys, no
+data.
 """
 
 from __future__ import annotations
@@ -60,36 +62,66 @@ def user_code(modules: Mapping[str, ModuleType] | None = None) -> list[UserModul
                 "`mustela run --dry-run` lists the files",
             )
         found[name] = UserModule(name, str(file), file.name == "__init__.py", text)
-    return list(found.values())
+    for one in list(found.values()):
+        parent, directory = one.name.rpartition(".")[0], Path(one.path).parent
+        if one.package:
+            directory = directory.parent
+        while parent:  # a directory without __init__.py
+            found.setdefault(parent, UserModule(parent, str(directory), True, b""))
+            parent, directory = parent.rpartition(".")[0], directory.parent
+    return sorted(found.values())
 
 
 def _files(modules: Mapping[str, ModuleType]) -> Iterator[tuple[Path, str]]:
     """Yield the files that belong to a program, with the names that they are imported by."""
     installed = _installed()
-    beside: set[Path] = set()
-    for name, module in modules.items():
+    spaces = _namespaces(modules)
+    beside = {(Path(place), name) for name, places in spaces.items() for place in places}
+    for known, module in modules.items():
+        name = _name_of(known, module)
+        parent = name.rpartition(".")[0]
         origin = getattr(module, "__file__", None)
-        if "." in name or name in _OWN or not isinstance(origin, str):
+        if (parent and parent not in spaces) or name in _OWN or not isinstance(origin, str):
             continue
         file = Path(origin)
         if file.suffix != ".py" or not file.is_file() or _lies_in(file, installed):
             continue
         if file.name == "__init__.py":
-            yield from _of_package(file.parent)
-        beside.add(file.parent.parent if file.name == "__init__.py" else file.parent)
-    for directory in beside:
+            yield from _of_package(file.parent, parent)
+        beside.add((file.parent.parent if file.name == "__init__.py" else file.parent, parent))
+    for directory, parent in beside:
         for file in directory.glob("*.py"):
             if file.stem.isidentifier():
-                yield file, file.stem
+                yield file, f"{parent}.{file.stem}" if parent else file.stem
 
 
-def _of_package(directory: Path) -> Iterator[tuple[Path, str]]:
+def _name_of(known: str, module: ModuleType) -> str:
+    """Return a module's name; that of ``python -m shop.app`` is not ``__main__``."""
+    spec = getattr(module, "__spec__", None) if known == "__main__" else None
+    return known if spec is None else str(spec.name)
+
+
+def _namespaces(modules: Mapping[str, ModuleType]) -> dict[str, list[str]]:
+    """Return the user's packages without ``__init__.py``, and the directories of each."""
+    installed, found = _installed(), dict[str, list[str]]()
+    for name in sorted(modules):  # outer ones first
+        parent = name.rpartition(".")[0]
+        places = [str(place) for place in getattr(modules[name], "__path__", ())]
+        if getattr(modules[name], "__file__", None) is not None or (parent and parent not in found):
+            continue
+        # One that was also installed is there, and has other parts than these.
+        if places and not any(_lies_in(Path(place), installed) for place in places):
+            found[name] = places
+    return found
+
+
+def _of_package(directory: Path, parent: str) -> Iterator[tuple[Path, str]]:
     root = directory.parent
     for file in directory.rglob("*.py"):
         parts = file.relative_to(root).with_suffix("").parts
         if all(part.isidentifier() for part in parts):
             names = parts[:-1] if parts[-1] == "__init__" else parts
-            yield file, ".".join(names)
+            yield file, ".".join((parent, *names) if parent else names)
 
 
 def _installed() -> list[Path]:

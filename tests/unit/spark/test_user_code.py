@@ -60,6 +60,42 @@ def test_sources_alone_are_sent_those_of_the_package_and_beside_it(project: Path
     assert {Path(one.path).relative_to(project).suffix for one in found} == {".py"}
 
 
+def test_a_directory_without_init_is_a_package_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be anything, as a home: packages in it that nothing was imported of stay there."""
+    for name in ("app.py", "rules.py", "core/__init__.py", "core/deep/sums.py", "other/big.py"):
+        file = tmp_path / "shop_space" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("value = 7\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ("shop_space", "shop_space.app", "shop_space.core")
+    found = user_code({name: importlib.import_module(name) for name in names})
+    wanted = {*names, "shop_space.rules", "shop_space.core.deep", "shop_space.core.deep.sums"}
+    assert {one.name for one in found} == wanted
+    code = (
+        "from mustela.plan.user_code import UserModule, install\n"
+        f"install([UserModule(*one) for one in {[tuple(one) for one in found]!r}], "
+        f"{sum_of(found)!r})\n"
+        "import shop_space.core.deep.sums\nfrom shop_space import app\nprint(app.value)\n"
+    )
+    command = [sys.executable, "-I", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "7\n"
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_a_module_beside_the_main_one_hides_none_of_pythons_own(project: Path) -> None:
+    """Started by ``python -m shop_pkg.app``, which is the main module then, not ``app``."""
+    (project / "shop_pkg" / "queue.py").write_text("mine = True\n")
+    main = ModuleType("__main__")
+    main.__file__ = str(project / "shop_pkg" / "app.py")
+    main.__spec__ = sys.modules["shop_pkg.app"].__spec__
+    known = {name: one for name, one in sys.modules.items() if name in NAMES}
+    found = {one.name for one in user_code({**known, "__main__": main})}
+    assert found == {*NAMES, "shop_pkg.queue"}
+
+
 def test_what_is_installed_is_not_sent() -> None:
     """It is installed on every host; and Mustela is none of the user's modules."""
     found = {one.name.partition(".")[0] for one in user_code()}
