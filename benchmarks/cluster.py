@@ -21,10 +21,12 @@ from typing import Any
 
 from benchmarks.process_tree import read_all
 from tests.cluster.rig import Cluster, Host
+from tests.cluster.test_homes import GROUPS
+from tests.cluster.test_state import home_on
 from tests.cluster.word_count import Lines, counting
 from tests.patience import looks
 
-LINES, VOCABULARY = 20_000, 100_000
+VOCABULARY = 66_000
 WORDS, EPOCHS, BATCH = 5, 30, 50
 _LOOK_S = 0.02
 
@@ -60,20 +62,22 @@ def counted(lines: Lines, since: int) -> Counter[str]:
     return counts
 
 
-def measure(replicas: int) -> dict[str, Any]:
-    """Return the figures with so many second homes."""
+def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
+    """Return the figures with so many second homes, for so many words of a width."""
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         a, b = cluster.add_workers("a", "b")
         words = ("--set", f"state.standby_replicas={replicas}")
-        with counting(cluster, *words, vocabulary=VOCABULARY) as lines:
-            lines.send(LINES)
+        with counting(cluster, *words, vocabulary=vocabulary, width=width) as lines:
+            lines.send_all()
             until_done(lines)
+            assert not replicas or any(looks(lambda: _copied(a, b))), lines.program.log()
             hosts, since = [a, b, lines.program.host], len(lines.program.events("epoch"))
             before, began = cpu_seconds(hosts), time.perf_counter()
             usual = [seconds_until_counted(lines, lambda: None) for _ in range(EPOCHS)]
             row: dict[str, Any] = {
                 "replicas": replicas,
                 "rows": len(lines.expected),
+                "megabytes": (width + 8) * len(lines.expected) // 1_000_000,
                 "epoch_s": statistics.median(usual),
                 "steady_s": time.perf_counter() - began,
                 "cpu_s_per_epoch": (cpu_seconds(hosts) - before) / EPOCHS,
@@ -91,6 +95,11 @@ def measure(replicas: int) -> dict[str, Any]:
             return row
 
 
+def _copied(*hosts: Host) -> bool:
+    """Whether all hosts have all key groups."""
+    return all(len(list(home_on(host).glob("*/0*/"))) == GROUPS for host in hosts)
+
+
 def _all(lines: Lines) -> bool:
     """Whether all key groups are at home on two hosts again."""
     told = [one["says"] for one in lines.program.events("said")]
@@ -106,8 +115,11 @@ def main() -> None:
     """Print one line of JSON for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicas", type=int, nargs="*", default=[1, 0])
-    for replicas in parser.parse_args().replicas:
-        print(json.dumps(measure(replicas)), flush=True)
+    parser.add_argument("--words", type=int, default=VOCABULARY)
+    parser.add_argument("--width", type=int, default=6, help="bytes of a word, at least")
+    given = parser.parse_args()
+    for replicas in given.replicas:
+        print(json.dumps(measure(replicas, given.words, given.width)), flush=True)
 
 
 if __name__ == "__main__":

@@ -49,17 +49,25 @@ class Lines:
     Args:
         program: Who is sent them.
         vocabulary: How many words there are.
+        width: How long they are at least.
     """
 
-    def __init__(self, program: Program, vocabulary: int = 40) -> None:
+    def __init__(self, program: Program, vocabulary: int = 40, width: int = 0) -> None:
         self.program = program
-        self._words = [f"w{number}" for number in range(vocabulary)]
+        self._words = [f"w{number:0{width}}" for number in range(vocabulary)]
         self._random = Random(17)
         self.expected = Counter[str]()
 
     def send(self, count: int) -> None:
         """Send so many lines."""
-        lines = [" ".join(self._random.choices(self._words, k=5)) for _ in range(count)]
+        self._send([" ".join(self._random.choices(self._words, k=5)) for _ in range(count)])
+
+    def send_all(self) -> None:
+        """Send each word once."""
+        words = self._words
+        self._send([" ".join(words[n : n + 5]) for n in range(0, len(words), 5)])
+
+    def _send(self, lines: list[str]) -> None:
         for line in lines:
             self.expected.update(line.split())
         self.program.send("lines", [(str(number), line) for number, line in enumerate(lines)])
@@ -70,16 +78,19 @@ class Lines:
 
 
 @contextmanager
-def counting(cluster: Cluster, *words: str, vocabulary: int = 40) -> Generator[Lines]:
+def counting(
+    cluster: Cluster, *words: str, vocabulary: int = 40, width: int = 0
+) -> Generator[Lines]:
     """Count words on the hosts that there are, exactly, for as long as the block lasts.
 
     Args:
         cluster: The cluster.
         words: Further words of the command.
         vocabulary: How many words there are.
+        width: How long they are at least.
     """
     program = Program(cluster, cluster.add("driver"), FILES, TOPICS)
-    lines = Lines(program, vocabulary)
+    lines = Lines(program, vocabulary, width)
     with program.running(RUN, "--master", cluster.master, *words):
         program.until_running()
         yield lines

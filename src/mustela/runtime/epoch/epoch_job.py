@@ -123,7 +123,9 @@ class EpochJob:
         run = self._run
         if isinstance(error, EpochJobError) and error.lost_executor:
             run.losses += 1
-            run.is_suspect = True
+            # What it had on its disk is as whole as after any kill, and others' is untouched. To
+            # look at all of it takes seconds; so that is for who is lost again.
+            run.is_suspect = run.is_suspect or run.losses > 1
             run.listener.on_error(error)
             if run.losses >= LOSSES_MAX:
                 raise error
