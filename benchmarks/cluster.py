@@ -1,9 +1,10 @@
-"""What second homes cost and save on a cluster: ``python -m benchmarks.cluster``.
+"""What a cluster costs, and what second homes cost and save: ``python -m benchmarks.cluster``.
 
 Word count runs on the hosts of the tests' rig, twice: with a second home for each key group, and
 without. Each time a large state is built first. Then small epochs follow each other: what they
 cost, and how often a lane is away from home. Then an executor is killed between two epochs and the
 host of another one is cut off: how long it takes until a line that comes just then is counted.
+With ``--load`` and numbers of executors it tells the processor time of a line in large epochs.
 All hosts share the cores of one machine, so only ratios say something. Needs root.
 """
 
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from tests.cluster.test_state import home_on
 from tests.cluster.word_count import Lines, counting
 from tests.patience import looks
 
-VOCABULARY = 66_000
+LINES, VOCABULARY = 100_000, 66_000
 WORDS, EPOCHS, BATCH = 5, 30, 50
 _LOOK_S = 0.02
 
@@ -95,6 +97,34 @@ def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
             return row
 
 
+def measure_load(executors: int, writers: str, lines_count: int) -> dict[str, Any]:
+    """Return the processor time of a line with so many executors; with none it is ``local[2]``."""
+    with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
+        workers = cluster.add_workers(*(f"h{n}" for n in range(executors))) if executors else []
+        words = ["--set", f"commit.writers={writers}", "--set", "state.standby_replicas=0"]
+        words += [] if executors else ["--master", "local[2]"]
+        with counting(cluster, *words, vocabulary=VOCABULARY) as lines:
+            driver = lines.program.host
+            for _ in range(2):  # what is compiled and cached is there, and all state is
+                lines.send_all()
+                until_done(lines)
+            before, mine = cpu_seconds([driver, *workers]), cpu_seconds([driver])
+            since, began = len(lines.program.events("epoch")), time.perf_counter()
+            lines.send(lines_count)
+            until_done(lines)
+            took = time.perf_counter() - began
+            spent = cpu_seconds([driver, *workers]) - before
+            share = (cpu_seconds([driver]) - mine) / spent
+        return {
+            "executors": executors,
+            "writers": writers,
+            "cpu_us_per_line": 1e6 * spent / lines_count,
+            "share_of_driver": share,
+            "epochs": len(lines.program.events("epoch")) - since,
+            "seconds": took,
+        }
+
+
 def _copied(*hosts: Host) -> bool:
     """Whether all hosts have all key groups."""
     return all(len(list(home_on(host).glob("*/0*/"))) == GROUPS for host in hosts)
@@ -117,7 +147,14 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="*", default=[1, 0])
     parser.add_argument("--words", type=int, default=VOCABULARY)
     parser.add_argument("--width", type=int, default=6, help="bytes of a word, at least")
+    parser.add_argument("--load", type=int, nargs="*", help="numbers of executors; 0 is local[2]")
+    parser.add_argument("--writers", nargs="*", default=["driver", "lanes"])
+    parser.add_argument("--lines", type=int, default=LINES, help="of a load")
     given = parser.parse_args()
+    for executors, writers in product(given.load or (), given.writers):
+        print(json.dumps(measure_load(executors, writers, given.lines)), flush=True)
+    if given.load is not None:
+        return
     for replicas in given.replicas:
         print(json.dumps(measure(replicas, given.words, given.width)), flush=True)
 
