@@ -21,7 +21,7 @@ from mustela.topology.node import Node
 
 __all__ = ["FUNCTIONS", "explained", "expression_of"]
 
-FUNCTIONS: Final = ("mapper", "predicate", "predicates", "joiner", "chooser")
+FUNCTIONS: Final = ("mapper", "predicate", "predicates", "joiner", "chooser", "topic")
 """The fields of nodes whose functions are called once for each row of a batch."""
 
 _BUILTINS: Final = frozenset(
@@ -151,6 +151,8 @@ def _harmless(node: ast.AST, function: FunctionType) -> bool:
         case ast.Call(func=ast.Name(id=name), keywords=keywords):
             known = name in _BUILTINS and name not in function.__code__.co_varnames
             return known and _is_builtin(name, function) and _no_stars(node, keywords)
+        case ast.Call(func=ast.Attribute(attr="get", value=ast.Name(id=name)), keywords=[]):
+            return _is_dict(name, function) and _no_stars(node, [])
         case ast.Call(func=ast.Attribute(attr=name), keywords=keywords):
             return name in _METHODS and _no_stars(node, keywords)
         case ast.Call() | ast.Starred():
@@ -172,6 +174,20 @@ def _is_builtin(name: str, function: FunctionType) -> bool:
     """Whether the name means the builtin, and not something of the user's."""
     hidden = name in function.__globals__ or name in function.__code__.co_freevars
     return not hidden and hasattr(builtins, name)
+
+
+def _is_dict(name: str, function: FunctionType) -> bool:
+    """Whether the name means a plain dictionary from outside of the function."""
+    code = function.__code__
+    if name in code.co_varnames:
+        return False
+    if name in code.co_freevars:
+        cell = (function.__closure__ or ())[code.co_freevars.index(name)]
+        try:
+            return type(cell.cell_contents) is dict
+        except ValueError:  # it has no value yet
+            return False
+    return type(function.__globals__.get(name)) is dict
 
 
 def _compiled(node: ast.Lambda | ast.FunctionDef, code: CodeType) -> CodeType | None:

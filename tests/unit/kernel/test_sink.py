@@ -10,6 +10,7 @@ from mustela.errors import InvariantError
 from mustela.kernel.core.failures import ProcessingError, SerializationError
 from mustela.kernel.core.output import SinkRows
 from mustela.model import RecordContext
+from mustela.planner.expressions import expression_of
 from mustela.topology.sink import SinkNode
 from tests.unit.kernel.stages import INT, STR, batch, runner
 
@@ -56,6 +57,34 @@ def test_a_function_may_name_the_topic() -> None:
     (rows,), _ = rows_of(node, [("a", 1), ("b", 2)])
     assert rows.topic == ["a-1", "b-2"]
     assert (seen[1].topic, seen[1].offset, seen[1].timestamp) == ("in", 1, 11)
+
+
+TOPICS: dict[Any, Any] = {1: "one", 2: "two", 7: 7, 8: ""}
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        lambda key, value, _context: f"{key}-{TOPICS.get(value, 'other')}",
+        lambda _key, value, _context: TOPICS.get(value),
+        lambda _key, value, _context: TOPICS[value],
+        lambda key, _value, context: f"{key}-{context.offset}",
+        lambda key, _value, _context: key,
+    ],
+)
+@pytest.mark.parametrize("values", [[1, 2], [1, 2, 3], [7, 1], [8, 2], [1, None]])
+def test_an_expression_names_the_topics_that_calls_would_name(topic: Any, values: Any) -> None:
+    """Bad names and errors are those of their rows, too."""
+    expression = expression_of(topic)
+    assert expression is not None
+    found: list[Any] = []
+    for function in (topic, expression):
+        node = SinkNode(name="out", topic=function, key=STR, value=INT)
+        rows = [("k", value) for value in values]
+        written, output = rows_of(node, rows, processing_handler="dead_letter")
+        letters = output.dead_letters.keys, output.dead_letters.headers
+        found.append(([(one.topic, one.values) for one in written], letters))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("result", ["", None, 5])

@@ -45,6 +45,22 @@ def scaled(factor: int) -> Callable[[str, Order], Any]:
     return lambda _key, order: order.total * factor + LIMIT if order.city else -factor
 
 
+CITIES = {"r": "rome"}
+
+
+class Noisy(dict[Any, Any]):
+    """A dictionary that notes what it is asked for."""
+
+
+NOISY = Noisy()
+
+
+def known() -> Callable[[Any], Any]:
+    """A lambda that looks into a dictionary of its closure."""
+    names = {1: "one"}
+    return lambda value: names.get(value)
+
+
 def total_of(order: Order) -> Any:
     """A function of one line, with a docstring."""
     return order.total
@@ -60,6 +76,8 @@ def total_of(order: Order) -> Any:
         (lambda value: round(value * 0.9, ndigits=2), None),
         (lambda key, value: value[1:3] if 0 < len(value) <= LIMIT else None, None),
         (lambda value: {"id": value["id"], "all": [value, -1, not value]}, None),
+        (lambda key, value, context: f"to-{CITIES.get(value, 'other')}", None),
+        (known(), "names.get(value)"),
         (scaled(3), "order.total * factor + LIMIT if order.city else -factor"),
         (total_of, "order.total"),
     ],
@@ -87,6 +105,9 @@ def _hides_len() -> Callable[[Any], Any]:
         lambda value: print(value),
         lambda value: value.pop(),
         lambda value: value.total(),
+        lambda value: value.get("total"),
+        lambda value: NOISY.get(value),
+        lambda CITIES: CITIES.get("r"),
         lambda value: [one + 1 for one in value],
         lambda value: (kept := value) and kept,
         lambda value: (yield value),

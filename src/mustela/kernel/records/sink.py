@@ -15,11 +15,15 @@ from mustela.kernel.records.partitioning import spread
 from mustela.kernel.records.sink_order import places_of
 from mustela.model import Record
 from mustela.plan.batch import Batch
+from mustela.plan.expression import Expression, is_watched
 from mustela.plan.partitions import partition_of
 from mustela.serdes.primitives import BytesSerde
 from mustela.topology.sink import SinkNode
 
 __all__ = ["SinkOperator"]
+
+_CONTEXT = 2
+"""The place of the record's origin among the arguments of a function that names topics."""
 
 
 class SinkOperator(Operator[SinkNode]):
@@ -85,6 +89,12 @@ class SinkOperator(Operator[SinkNode]):
         self.context.output().rows.append(rows)
 
     def _topics(self, extractor: Callable[..., Any], batch: Batch) -> tuple[list[str], Batch]:
+        if isinstance(extractor, Expression):
+            told = self._told(extractor, batch)
+            if told is not None:
+                return told, batch
+            extractor = extractor.function
+
         def name(key: Any, value: Any, row: int) -> str:
             topic = extractor(key, value, batch.context(row))
             if not isinstance(topic, str) or not topic:
@@ -96,6 +106,20 @@ class SinkOperator(Operator[SinkNode]):
         columns = (batch.keys, batch.values, range(len(batch)))
         topics, failed = call_each(name, columns, on_failure)
         return drop(topics, failed), without(batch, failed)
+
+    @staticmethod
+    def _told(extractor: Expression, batch: Batch) -> list[str] | None:
+        """Return the topics of all rows at once; None if that fails, or if origins are asked for.
+
+        An expression has no effects, so each row can be asked again.
+        """
+        if _CONTEXT in extractor.used or is_watched():
+            return None
+        try:
+            topics = extractor.column((batch.keys, batch.values))
+        except Exception:  # noqa: BLE001 - the rows tell which of them it was
+            return None
+        return topics if {*map(type, topics)} == {str} and all(topics) else None
 
     def _partitions(
         self, partitioner: Callable[..., Any], topics: list[str] | None, batch: Batch
