@@ -6,11 +6,13 @@ A child application gets one by its environment: see `environment_of`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mustela.compiled import SWITCH
 from tests.faults.process import ROOT
 from tests.faults.reads.bugs import READ_PLANTS
 
@@ -56,7 +58,7 @@ HOSTS_BUGS = ("copies-not-read-on",)
 
 def environment_of(name: str) -> dict[str, str]:
     """Return the variables that plant a bug in a child and in all its processes."""
-    return {"FAULTS_BUG": name, **planting(), **dict(BUGS[name].environment)}
+    return {"FAULTS_BUG": name, SWITCH: "0", **planting(), **dict(BUGS[name].environment)}
 
 
 def planting() -> dict[str, str]:
@@ -79,6 +81,8 @@ _REPLACED: list[tuple[Any, str, object]] = []
 
 
 def _replace(owner: Any, name: str, value: object) -> None:
+    file = str(sys.modules[getattr(owner, "__module__", owner.__name__)].__file__)
+    assert file.endswith(".py"), f"compiled code does not see what is planted: {SWITCH}=0"
     _REPLACED.append((owner, name, vars(owner)[name]))
     setattr(owner, name, value)
 
