@@ -9,6 +9,7 @@ from operator import add, itemgetter
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.compiled import form
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds import list as list_rows, list_blocks, list_bytes
 from mustela.state.kinds.list import ListRows
@@ -67,6 +68,9 @@ def regimes(draw: st.DrawFn) -> dict[str, int]:
         "ROW_BYTES_MAX": draw(st.sampled_from([40, 65_536])),
         "LOOK_ROWS": draw(st.sampled_from([0, 16, 1_000])),
     }
+
+
+IN_PYTHON = pytest.mark.skipif(form().compiled, reason="never: the bounds are compiled in")
 
 
 @contextmanager
@@ -212,6 +216,7 @@ def test_a_latecomer_reads_only_what_is_near_its_time():
         assert len(opened) <= 6
 
 
+@IN_PYTHON
 def test_a_settled_list_stays_bounded():
     """A key with a great many entries is written in rows of bounded length."""
     with bounds({"ROW_BYTES_MAX": 400, "LOOK_ROWS": 0}), world("memory", SPEC) as epochs:
@@ -227,6 +232,7 @@ def test_a_settled_list_stays_bounded():
         assert kinds(epochs.view) == {0}
 
 
+@IN_PYTHON
 def test_lists_that_are_over_go_a_part_at_a_time():
     """Sealed rows go with the last part."""
     with bounds({"ROW_BYTES_MAX": 20, "LOOK_ROWS": 0}), world("memory", SPEC) as epochs:
