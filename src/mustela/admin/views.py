@@ -52,7 +52,7 @@ def info(watched: Watched) -> dict[str, Any]:
         "watermark_ms": _watermark(sources),
         "stalled_seconds": round(watched.board.stalled_s(), 3),
         "processing_guarantee": settings.processing_guarantee,
-        "key_groups": settings.key_groups,
+        "key_groups": settings.key_groups if sources is None else sources.key_groups,
         "lanes": settings.lanes if sources is None else sources.lanes,
         "fingerprint": watched.topology().fingerprint,
         "faults": [

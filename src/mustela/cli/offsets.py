@@ -217,7 +217,9 @@ def _change(
             return ExitCode.OK
         repair.fence(sight)
         if begins:
-            repair.begin(sight, edit, key_groups=settings.key_groups)
+            from mustela.runtime.topics.key_groups import first_key_groups
+
+            repair.begin(sight, edit, key_groups=first_key_groups(settings))
         else:
             repair.change(sight, edit)
     return report(manner, settings, told)

@@ -219,8 +219,10 @@ def _begin_at(
 
 def _key_groups(application: str, settings: Settings, sight: Sight) -> int:
     """Return the number of key groups; an id alone says nothing of the program's own settings."""
+    from mustela.runtime.topics.key_groups import first_key_groups
+
     if ":" in application or sight.record is None:
-        return settings.key_groups
+        return first_key_groups(settings)
     return sight.record.key_groups
 
 

@@ -91,7 +91,7 @@ def import_rows(
         repair, recovery = _opened(stack, settings, plan)
         sight = repair.look()
         record = sight.record
-        groups = settings.key_groups if record is None else record.key_groups
+        groups = recovery.key_groups if record is None else record.key_groups
         importing = stack.enter_context(
             closing(Importing(plan, store, groups, SystemClock().now_ms()))
         )

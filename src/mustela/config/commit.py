@@ -14,17 +14,18 @@ __all__ = ["CommitSettings"]
 class CommitSettings(Section):
     """Who writes the rows of an epoch's transaction; the driver alone begins and ends it."""
 
-    writers: Literal["driver", "lanes"] = Field(
-        default="driver",
-        description="Who writes an epoch's rows. driver: all of them go through the driver; lanes: "
-        "each lane writes its changelogs by itself, from where it runs, into the driver's "
-        "transaction, and puts its output rows together so that the driver only passes them on. "
-        "Needs the extra `mustela[writers]` and brokers from Kafka 3.6 on; where something is "
-        "missing the driver writes, and says so. lanes is new, and not for production yet.",
+    writers: Literal["auto", "driver", "lanes"] = Field(
+        default="auto",
+        description="Who writes an epoch's rows. driver: one producer of the driver, row by row; "
+        "lanes: each lane with many rows writes its changelogs by itself, from where it runs, into "
+        "the driver's transaction, and puts its output rows together so that the driver only "
+        "passes them on; the rows of small epochs leave the driver in one request to each broker. "
+        "Needs brokers from Kafka 3.6 on; where something is missing the driver writes, and says "
+        "what. auto: lanes where nothing is missing.",
     )
     lane_rows: Count = Field(
         default=1_000,
         ge=1,
         description="Rows of one epoch from which on a lane does so; with fewer, the driver writes "
-        "them. Only with `commit.writers: lanes`.",
+        "them. Not with `commit.writers: driver`.",
     )

@@ -232,12 +232,15 @@ class Settings(BaseSettings):
     lanes: Count | None = Field(
         default=None, ge=1, description="Parallel lanes; null for as many as Spark has cores."
     )
-    key_groups: Count = Field(
-        default=32,
+    key_groups: Count | None = Field(
+        default=None,
         ge=1,
         le=32_768,
         description="Number of groups that keys are hashed into: a power of two, fixed for the "
-        "life of an application. State and changelogs are partitioned by it.",
+        "life of an application. State and changelogs are partitioned by it, and more lanes than "
+        "key groups find nothing to do. null for four for each core of the host of the first "
+        "start, at least 8 and at most 32, unless it has more cores than that; on a cluster 32. "
+        "The epoch record keeps the number.",
     )
     state_dir: Path = Field(
         default_factory=lambda: default_state_dir(os.environ),
@@ -468,8 +471,8 @@ class Settings(BaseSettings):
 
     @field_validator("key_groups")
     @classmethod
-    def _check_power_of_two(cls, value: int) -> int:
-        if value & (value - 1):
+    def _check_power_of_two(cls, value: int | None) -> int | None:
+        if value is not None and value & (value - 1):
             msg = "a power of two: 1, 2, 4, 8, 16, 32, …"
             raise ValueError(msg)
         return value

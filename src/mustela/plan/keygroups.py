@@ -8,6 +8,7 @@ from typing import cast
 from xxhash import xxh64_intdigest
 
 __all__ = [
+    "DEFAULT_KEY_GROUPS",
     "KEY_GROUP_SEED",
     "key_group",
     "key_groups_of",
@@ -17,6 +18,9 @@ __all__ = [
     "rows_by_lane",
     "schedule_group",
 ]
+
+DEFAULT_KEY_GROUPS = 32
+"""How many there are where nobody says, and nobody knows how many cores there will be."""
 
 KEY_GROUP_SEED = 42
 

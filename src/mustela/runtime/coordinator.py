@@ -99,9 +99,9 @@ class Coordinator:
             outcome=Outcome(world.transactions, epochs, self._successor),
             faults=PassingFaults(clock, limit=settings.commit_timeout.total_seconds()),
             budget=_budget(settings),
-            state=CommittedState(plan=plan, key_groups=settings.key_groups, lanes=lanes),
+            state=CommittedState(plan=plan, key_groups=1, lanes=lanes),
             barrier=Barrier(incarnation=0, last_epoch=0, on_phase=board.phase),
-            due=DueTimes(plan, settings.key_groups, known=True),
+            due=DueTimes(plan, 1, known=True),
             board=board,
             uncaught=uncaught,
         )
@@ -149,7 +149,7 @@ class Coordinator:
             on_phase=run.board.phase,
         )
         run.tell_board()
-        run.due = DueTimes(run.plan, run.settings.key_groups, known=not self.state.has_lane_state)
+        run.due = DueTimes(run.plan, self.state.key_groups, known=not self.state.has_lane_state)
         if (published := self._published) is not None:
             run.on_committed = lambda state: published.publish(state, run.engine)
             run.on_committed(run.state)

@@ -20,6 +20,7 @@ from mustela.runtime.commit.epochs import EpochReader, refuse_gone
 from mustela.runtime.ports import Cluster, LocalState, World
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.topics.found_topics import internal_topics_of
+from mustela.runtime.topics.key_groups import first_key_groups
 from mustela.runtime.topics.neighbours import CHANGELOG, Neighbour, neighbours_of, sharing
 from mustela.state.directories import choose_directory, release_directory, remove_unclaimed
 
@@ -34,8 +35,14 @@ __all__ = [
 ]
 
 
-def kafka_world(settings: Settings, clock: Clock) -> World:
-    """Return the world that the settings name; nothing is connected yet."""
+def kafka_world(settings: Settings, clock: Clock, *, joined: bool = False) -> World:
+    """Return the world that the settings name; nothing is connected yet.
+
+    Args:
+        settings: Name the application and the brokers.
+        clock: Wall and monotonic time.
+        joined: Whether Spark's session is the user's own.
+    """
     cluster = KafkaAdmin(client_properties(settings, "admin"))
     return World(
         cluster=cluster,
@@ -51,6 +58,7 @@ def kafka_world(settings: Settings, clock: Clock) -> World:
         clock=clock,
         new_id=lambda: uuid.uuid4().hex,  # noqa: TID251 - has to differ from every other run's
         crash_point=reach,
+        first_key_groups=first_key_groups(settings, joined=joined),
         bell=RecordBell(client_properties(settings, "consumer")),
     )
 

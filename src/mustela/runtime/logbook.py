@@ -117,7 +117,7 @@ class Logbook(Listener):
             f"{_number(lanes, 'lane')}",
             guarantee=settings.processing_guarantee,
             lanes=lanes,
-            key_groups=settings.key_groups,
+            key_groups=loop.state.key_groups,
             bootstrap_servers=settings.bootstrap_servers,
             state_dir=str(settings.state_dir),
             admin=None if admin is None else admin.address or None,

@@ -17,6 +17,7 @@ from mustela.connectors.kafka.admin import MissingTopicError, TopicDescription, 
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.errors import Origin
 from mustela.model import Headers, TopicPartition
+from mustela.plan.keygroups import DEFAULT_KEY_GROUPS
 from mustela.plan.sealed import SealedRows
 from mustela.plan.ticket import Ticket
 from mustela.runtime.record.record_rows import RecordPolicy
@@ -250,6 +251,8 @@ class World:
         new_id: Returns a unique text.
         crash_point: Called at named places in the protocol; see `faultpoints`.
         records: When an epoch record is written whole.
+        first_key_groups: How many key groups an application begins with, if its settings do not
+            say.
         bell: Tells of new records while there is nothing to do; without it the loop looks for them.
     """
 
@@ -262,6 +265,7 @@ class World:
     new_id: Callable[[], str]
     crash_point: Callable[[str], Any]
     records: RecordPolicy = field(default_factory=RecordPolicy)
+    first_key_groups: int = DEFAULT_KEY_GROUPS
     bell: Bell | None = None
 
     def close(self) -> None:

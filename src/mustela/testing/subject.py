@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from mustela.config.settings import Settings
+from mustela.plan.keygroups import DEFAULT_KEY_GROUPS
 from mustela.testing.faults import TestDriverError
 from mustela.topology.graph import TopologyGraph
 
@@ -64,7 +65,11 @@ def read_subject(
     if isinstance(subject, _Application):
         settings = said if isinstance(said, Settings) else subject.settings.with_values(said or {})
         subject.check_program()
-        return Subject(subject.built_topology(), settings, key_groups or settings.key_groups)
+        return Subject(
+            subject.built_topology(),
+            settings,
+            key_groups or settings.key_groups or DEFAULT_KEY_GROUPS,
+        )
     if isinstance(subject, TopologyGraph):
         topology = subject
     elif isinstance(subject, _Builder):
@@ -73,8 +78,7 @@ def read_subject(
         msg = f"a {type(subject).__name__} cannot be tested"
         raise TestDriverError(msg, fix="pass an App, a StreamsBuilder or a Topology")
     settings = _plain(said)
-    told = settings.source_of("key_groups") != Settings.DEFAULT
-    return Subject(topology, settings, key_groups or (settings.key_groups if told else 1))
+    return Subject(topology, settings, key_groups or settings.key_groups or 1)
 
 
 def _plain(values: Settings | Mapping[str, Any] | None) -> Settings:

@@ -38,7 +38,7 @@ def load(tmp_path: Path):
 
 
 def test_defaults_are_those_of_the_design(load):
-    """Exactly once, 100 ms, 32 key groups, lmdb, a per-user directory."""
+    """Exactly once, 100 ms, key groups by the cores, lmdb, a per-user directory."""
     settings = load()
     assert settings.bootstrap_servers == "localhost:9092"
     assert settings.processing_guarantee == "exactly_once"
@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_design(load):
     assert settings.epoch.max_bytes == 64 * 2**20
     assert settings.epoch.max_time == timedelta(seconds=1)
     assert settings.lanes is None
-    assert settings.key_groups == 32
+    assert settings.key_groups is None
     assert settings.state_dir == Path("/var/joe/.local/state/mustela")
     assert settings.state.backend == "lmdb"
     assert settings.replication_factor == -1

@@ -38,7 +38,11 @@ PLAN = word_count_plan()
 
 
 def ensure(admin: FakeAdmin, directory: Path, **code: Any) -> dict[str, int]:
-    return dict(ensure_topics(admin, settings_for(directory, **code), PLAN, ManualClock()))  # pyright: ignore[reportArgumentType]
+    return dict(
+        ensure_topics(
+            admin, settings_for(directory, **code), PLAN, ManualClock(), key_groups=GROUPS
+        )
+    )  # pyright: ignore[reportArgumentType]
 
 
 def test_internal_topics_are_made_as_the_protocol_needs_them(tmp_path: Path) -> None:
@@ -95,7 +99,7 @@ def test_all_missing_topics_are_named_at_once(tmp_path: Path) -> None:
     joined.to("out", value=str)
     made, admin = plan(builder.build()), FakeAdmin({})
     with pytest.raises(MissingTopicError) as caught:
-        ensure_topics(admin, settings_for(tmp_path), made, ManualClock())  # pyright: ignore[reportArgumentType]
+        ensure_topics(admin, settings_for(tmp_path), made, ManualClock(), key_groups=GROUPS)  # pyright: ignore[reportArgumentType]
     error = caught.value
     assert sorted(error.fields["topics"]) == ["lines", "out", "prices"]
     text = str(error)
@@ -165,7 +169,7 @@ def test_the_dead_letter_topic_is_made_when_a_step_writes_to_it(
     builder.stream("more", key=str, value=str).to("out")
     admin = FakeAdmin({"lines": 2, "more": 1, "out": 1, "replies": 1, "asked": 1})
     made = plan(builder.build())
-    ensure_topics(admin, settings_for(tmp_path), made, ManualClock())  # pyright: ignore[reportArgumentType]
+    ensure_topics(admin, settings_for(tmp_path), made, ManualClock(), key_groups=GROUPS)  # pyright: ignore[reportArgumentType]
     assert "app-dead-letters" in admin.partitions
 
 

@@ -16,7 +16,6 @@ from mustela.plan.epoch import EpochOrder
 from mustela.runtime.engine import EpochOutput
 from mustela.runtime.epoch.epoch_job import FAILURES_MAX, EpochJob
 from mustela.runtime.hunt import Hunt
-from mustela.runtime.start import writers as writers_module
 from mustela.runtime.start.writers import with_writers
 from mustela.state.interfaces import Token
 from tests.unit.runtime.fakes import FakeSink
@@ -114,20 +113,28 @@ def _world(settings: Settings, said: list[str]) -> Any:
     return with_writers(kafka_world(settings, ManualClock(0)), settings, said.append)
 
 
-def test_lanes_write_where_it_is_wanted_and_nothing_is_missing(
+def test_lanes_write_where_nothing_is_missing_and_nobody_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is missing is said, and the driver writes; unasked, nobody is asked."""
+    """What is missing is said to whoever asked for lanes; whoever chose the driver asks nobody."""
     said: list[str] = []
-    settings = Settings.load(application_id="app", environ={})
-    assert isinstance(_world(settings, said).transactions, TransactionalSink)
-    wanted = settings.with_values({"commit.writers": "lanes"})
-    monkeypatch.setattr(features, "lacking_anywhere", lambda _properties: [])
-    assert isinstance(_world(wanted, said).transactions, SharedTransactions)
+    lacks: list[str] = []
+    asked: list[object] = []
+
+    def lacking(properties: object) -> list[str]:
+        asked.append(properties)
+        return lacks
+
+    monkeypatch.setattr(features, "lacking_anywhere", lacking)
+    auto = Settings.load(application_id="app", environ={})
+    lanes = auto.with_values({"commit.writers": "lanes"})
+    driver = auto.with_values({"commit.writers": "driver"})
+    assert isinstance(_world(driver, said).transactions, TransactionalSink)
+    assert asked == []
+    assert isinstance(_world(auto, said).transactions, SharedTransactions)
+    assert isinstance(_world(lanes, said).transactions, SharedTransactions)
+    lacks.append("Produce 9")
+    assert isinstance(_world(auto, said).transactions, TransactionalSink)
     assert said == []
-    monkeypatch.setattr(features, "lacking_anywhere", lambda _properties: ["Produce 9"])
-    assert isinstance(_world(wanted, said).transactions, TransactionalSink)
+    assert isinstance(_world(lanes, said).transactions, TransactionalSink)
     assert "Produce 9" in said[0]
-    monkeypatch.setattr(writers_module, "find_spec", lambda _name: None)
-    assert isinstance(_world(wanted, said).transactions, TransactionalSink)
-    assert "mustela[writers]" in said[1]

@@ -89,7 +89,7 @@ def carried(mine: Bearer, rows: list[OldRow]) -> tuple[dict[bytes, bytes], dict[
     with closing(Spill(mine, GROUPS)) as spill:
         spill.add(rows)
         for group in range(GROUPS):
-            view = empty_view(settings(), mine.spec, group)
+            view = empty_view(settings(), mine.spec, group, GROUPS)
             mine.fill(view, spill.rows(group))
             mine.keep_time(view, 5)
             expected |= dict(mine.expected(spill.rows(group)))
@@ -218,7 +218,7 @@ def test_rows_that_the_program_cannot_read_are_refused() -> None:
 def test_stream_time_is_kept_where_its_operator_looks_for_it() -> None:
     """In stores of windows, and in no key-value store."""
     for store, kept in (("minutes", True), ("counts", False), ("prices", False)):
-        view = empty_view(settings(), bearer(store).spec, 0)
+        view = empty_view(settings(), bearer(store).spec, 0, 1)
         bearer(store).keep_time(view, 77)
         assert (view.get(STREAM_TIME) == long(77)) is kept
 

@@ -29,6 +29,7 @@ from mustela.runtime.ports import World
 from mustela.runtime.record.epoch_record import EpochRecord, epochs_topic
 from mustela.runtime.record.store_names import with_store_names
 from mustela.runtime.topics.found_topics import with_found
+from mustela.runtime.topics.key_groups import chosen_key_groups
 from mustela.runtime.topics.lagging import describe_all
 from mustela.runtime.topics.log_formats import askable_leaders
 from mustela.runtime.topics.neighbours import Neighbour, neighbours_of, sharing
@@ -93,6 +94,7 @@ class Gate:
         self._cluster = world.cluster
         self._clock = world.clock
         self._epochs = EpochReader(world.epochs, settings.application_id)
+        self._first = world.first_key_groups
         self._epochs_of = world.epochs_of
 
     def look(self, plan: Plan) -> Examination:
@@ -132,11 +134,15 @@ class Gate:
         program = ProgramFacts(
             application_id=name,
             plan=plan,
-            key_groups=self._settings.key_groups,
+            key_groups=chosen_key_groups(self._settings, record, (), first=self._first),
             event_time=self._settings.event_time,
             holds_format=self._settings.hold_format,
         )
         broker = self._ask(record, program, there.topic_id if there else "")
+        logs = changelog_topics(name, plan)
+        made = [found.partitions for topic, found in broker.topics.items() if topic in logs]
+        groups = chosen_key_groups(self._settings, record, made, first=self._first)
+        program = replace(program, key_groups=groups)
         found = [*taken, *differences(record, broker, program)]
         return Examination(record=record, program=program, broker=broker, found=found)
 

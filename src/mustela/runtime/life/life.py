@@ -196,7 +196,7 @@ class Life:
     def _check(self) -> tuple[World, Recovery]:
         """Return the world, and what a check before the start found in it."""
         means = self._means
-        world = kafka_world(means.settings, means.clock)
+        world = kafka_world(means.settings, means.clock, joined=means.session is not None)
         try:
             checked = check_before_start(means.settings, means.plan, world, self._standing.fan)
             return with_writers(world, means.settings, self._standing.say), checked

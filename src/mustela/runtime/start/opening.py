@@ -282,9 +282,9 @@ class Opening:
             cluster_id=self.recovery.cluster_id,
             plan=self.plan,
             lanes=self._lanes,
-            key_groups=settings.key_groups,
+            key_groups=state.key_groups,
             guarantee=settings.processing_guarantee,
-            kernel=self._kernel_options(),
+            kernel=self._kernel_options(state.key_groups),
             consumer=client_properties(settings, "consumer"),
             producer=client_properties(settings, "producer"),
             state_dir=str(self._state_dir),
@@ -312,12 +312,12 @@ class Opening:
             adopts_unnamed=state.adopts_unnamed,
         )
 
-    def _kernel_options(self) -> dict[str, Any]:
+    def _kernel_options(self, key_groups: int) -> dict[str, Any]:
         settings = self._settings
         return {
             "emit": settings.emit,
             "event_time": settings.event_time,
-            "key_groups": settings.key_groups,
+            "key_groups": key_groups,
             **app_handlers(settings),
             "letter_raws": wants_raws(node.on_error for node in self.plan.nodes),
             "topic_partitions": self.recovery.sink_partitions(),

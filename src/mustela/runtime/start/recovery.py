@@ -65,13 +65,16 @@ class Recovery:
         self._partitions: Mapping[str, int] = {}
         self._is_told_of_weak = False
         self._has_new_stores = False
+        self._key_groups: int | None = settings.key_groups
         self.cluster_id = ""
         self.unlogged = UnloggedStores(plan, say)
 
     def ensure_topics(self) -> None:
         """Check all topics and create the internal ones."""
         self.cluster_id = self._cluster.cluster_id()
-        self._partitions = ensure_topics(self._cluster, self._settings, self._plan, self._clock)
+        self._partitions = ensure_topics(
+            self._cluster, self._settings, self._plan, self._clock, key_groups=self.key_groups
+        )
 
     def tell_of_weak_topics(self) -> None:
         """Report once which internal topics can lose committed records."""
@@ -89,6 +92,13 @@ class Recovery:
         return stale_ages(self._cluster.configs(topics))
 
     @property
+    def key_groups(self) -> int:
+        """How many key groups the application has; the gate looks at what there is of it."""
+        if self._key_groups is None:
+            self._key_groups = self._gate.look(self._plan).program.key_groups
+        return self._key_groups
+
+    @property
     def widest_source(self) -> int:
         """The number of partitions of the widest source topic, used for new topics."""
         return max(self._partitions.values(), default=1)
@@ -99,7 +109,9 @@ class Recovery:
         Raises:
             MustelaError: If they do not.
         """
-        self._gate.look(self._plan).decide(lambda _text: None)
+        seen = self._gate.look(self._plan)
+        seen.decide(lambda _text: None)
+        self._key_groups = seen.program.key_groups
 
     def sink_partitions(self) -> dict[str, int]:
         """Return the partition count of each sink topic that exists."""
@@ -116,6 +128,7 @@ class Recovery:
         """
         seen = self._gate.look(self._plan)
         seen.decide(self._say)
+        self._key_groups = seen.program.key_groups
         self.unlogged.begin(seen.record)
         self._plan = seen.program.plan
         there, may_go = seen.broker.topics, set(self._plan.found_topics)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 
 from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
@@ -15,16 +14,14 @@ from mustela.runtime.ports import World
 
 __all__ = ["lanes_may_write", "with_writers"]
 
-_MODULES = ("google_crc32c", "numpy")
-
 
 def with_writers(world: World, settings: Settings, say: Callable[[str], None]) -> World:
-    """Return the world with transactions that lanes write into, if that is wanted and can be.
+    """Return the world with transactions that lanes write into, if that can be and nobody objects.
 
     Args:
         world: The world; nothing of its transactions is used yet.
         settings: The settings.
-        say: Told of what is missing.
+        say: Told of what is missing, if lanes were asked for.
 
     Raises:
         EnvironmentFault: If the brokers do not answer.
@@ -33,7 +30,9 @@ def with_writers(world: World, settings: Settings, say: Callable[[str], None]) -
         return world
     missing = lanes_may_write(settings)
     if missing:
-        say(f"the driver writes all rows, in spite of commit.writers: missing {', '.join(missing)}")
+        if settings.commit.writers == "lanes":
+            lacking = ", ".join(missing)
+            say(f"the driver writes all rows, in spite of commit.writers: missing {lacking}")
         return world
     from mustela.connectors.kafka.writers.transactions import SharedTransactions
 
@@ -52,8 +51,6 @@ def lanes_may_write(settings: Settings) -> list[str]:
     Raises:
         EnvironmentFault: If the brokers do not answer.
     """
-    if any(find_spec(name) is None for name in _MODULES):
-        return ["mustela[writers], which is not installed"]
     from mustela.connectors.kafka.writers.features import lacking_anywhere
 
     return lacking_anywhere(client_properties(settings, "producer"))

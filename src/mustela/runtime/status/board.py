@@ -253,6 +253,7 @@ class StatusBoard(Listener):
             changelog_ends=state.changelog_ends,
             topics=topics,
             lanes=state.lanes,
+            key_groups=state.key_groups,
         )
         if self.in_flight is not None and self.in_flight.phase == CHOOSING:
             self.in_flight = None  # there was nothing to do

@@ -104,6 +104,7 @@ class SourcesView:
         changelog_ends: By store, the changelog end of each key group.
         topics: Index of each source topic in the running plan.
         lanes: Number of lanes.
+        key_groups: Number of key groups.
     """
 
     seen_ms: int
@@ -116,6 +117,7 @@ class SourcesView:
     changelog_ends: Mapping[str, list[int]] = field(default_factory=dict[str, list[int]])
     topics: Mapping[str, int] = field(default_factory=dict[str, int])
     lanes: int = 0
+    key_groups: int = 0
 
     @property
     def lag(self) -> int | None:

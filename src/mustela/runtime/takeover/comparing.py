@@ -120,11 +120,11 @@ def _compare(
 ) -> Compared:
     result = Compared(store=bearer.spec.name)
     properties = client_properties(settings, "consumer")
-    with closing(Spill(bearer, settings.key_groups)) as spill:
+    with closing(Spill(bearer, len(ends))) as spill:
         spill.add(old_rows(match, takeover.old, properties))
         for group, end in enumerate(ends):
             expected = dict(bearer.expected(spill.rows(group)))
-            found = dict(bearer.found(_restored(settings, bearer, group, end)))
+            found = dict(bearer.found(_restored(settings, bearer, group, end, groups=len(ends))))
             result.old_rows += len(expected)
             result.rows += len(found)
             result.old_hash = (result.old_hash + _hash(expected)) & _HASH_MASK
@@ -137,8 +137,10 @@ def _compare(
     return result
 
 
-def _restored(settings: Settings, bearer: Bearer, group: int, end: int) -> StoreOverlay:
-    view = empty_view(settings, bearer.spec, group)
+def _restored(
+    settings: Settings, bearer: Bearer, group: int, end: int, *, groups: int
+) -> StoreOverlay:
+    view = empty_view(settings, bearer.spec, group, groups)
     if end:
         topic = changelog_topic(settings.application_id, bearer.spec.log_name)
         properties = client_properties(settings, "consumer")

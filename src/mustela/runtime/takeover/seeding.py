@@ -65,13 +65,13 @@ def marker_topic(application_id: str) -> str:
     return changelog_topic(application_id, "migrate-seed")
 
 
-def empty_view(settings: Settings, spec: StoreSpec, group: int) -> StoreOverlay:
+def empty_view(settings: Settings, spec: StoreSpec, group: int, groups: int) -> StoreOverlay:
     """Return a store of one key group without rows, in memory."""
     place = EnvironmentSpec(
         application_id=settings.application_id,
         stage="takeover",
         group=group,
-        groups=settings.key_groups,
+        groups=groups,
         stores=(spec,),
     )
     return Overlay(MemoryEnvironment(place).snapshot(Committed())).store(spec.name)
@@ -118,7 +118,7 @@ class Seeding:
             NotReadyError: If a row cannot be read; nothing can be started from what was written.
         """
         plan, world = seen.program.plan, self._world
-        specs = internal_topics(self._settings, plan)
+        specs = internal_topics(self._settings, plan, key_groups=seen.program.key_groups)
         world.transactions.reopen()  # what an interrupted seed left open ends
         self._clear(list(specs))
         world.cluster.create([self._marker_spec()])
@@ -181,13 +181,13 @@ class Seeding:
         assert node is not None, match.old
         bearer = bearer_of(spec, node)
         topic = changelog_topic(self._name, spec.log_name)
-        groups = self._settings.key_groups
+        groups = seen.program.key_groups
         properties = client_properties(self._settings, "consumer")
         with closing(Spill(bearer, groups)) as spill:
             spill.add(checked_rows(bearer, old_rows(match, takeover.old, properties)))
             now = self._stream_time(bearer, spill, takeover, seen)
             for group in range(groups):
-                view = empty_view(self._settings, spec, group)
+                view = empty_view(self._settings, spec, group, groups)
                 bearer.fill(view, spill.rows(group))
                 if now is not None:
                     bearer.keep_time(view, now)
@@ -259,7 +259,7 @@ class Seeding:
         for stage in plan.stages:
             for spec in stage.stores:
                 topic = changelog_topic(self._name, spec.log_name)
-                for group in range(settings.key_groups):
+                for group in range(state.key_groups):
                     end = written.ends.get((topic, group), 0)
                     if end and spec.logged:
                         state.changelog_ends[spec.name][group] = end

@@ -65,8 +65,14 @@ def history_ms_of(settings: Settings) -> int:
     return int(history.age.total_seconds() * 1000) if history.epochs else 0
 
 
-def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
-    """Return the specification of every internal topic of the application."""
+def internal_topics(settings: Settings, plan: Plan, *, key_groups: int = 1) -> dict[str, TopicSpec]:
+    """Return the specification of every internal topic of the application.
+
+    Args:
+        settings: The settings.
+        plan: Its stores have changelogs.
+        key_groups: The partitions of a changelog; for the names alone nobody needs to know.
+    """
     replication = settings.replication_factor
     name = epochs_topic(settings.application_id)
     topics = {
@@ -104,7 +110,7 @@ def internal_topics(settings: Settings, plan: Plan) -> dict[str, TopicSpec]:
             topics[topic] = TopicSpec(
                 name=topic,
                 application_id=settings.application_id,
-                partitions=settings.key_groups,
+                partitions=key_groups,
                 replication_factor=replication,
                 config=changelog_config(store, history_ms),
             )
@@ -131,9 +137,16 @@ def first_chooser(plan: Plan) -> Origin | None:
 
 
 def ensure_topics(
-    cluster: Cluster, settings: Settings, plan: Plan, clock: Clock
+    cluster: Cluster, settings: Settings, plan: Plan, clock: Clock, *, key_groups: int
 ) -> Mapping[str, int]:
     """Check all topics, create the internal ones, and return the sources' partition counts.
+
+    Args:
+        cluster: Knows and creates topics.
+        settings: The settings.
+        plan: The plan.
+        clock: For waiting until brokers know new topics.
+        key_groups: The number of key groups.
 
     Raises:
         MissingTopicError: If source topics or global tables' do not exist, or sink topics do not
@@ -141,7 +154,7 @@ def ensure_topics(
         InternalTopicError: If an internal topic exists with other partitions or policy.
     """
     sinks = sink_topics(plan)
-    wanted = internal_topics(settings, plan)
+    wanted = internal_topics(settings, plan, key_groups=key_groups)
     dead_letters = dead_letter_topics(settings, plan)
     known = cluster.describe([*plan.topics, *sinks, *wanted, *dead_letters])
     required = _required(settings, plan, sinks)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import TopicDescription, TopicSpec
+from mustela.plan.epoch import changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.lease import lease_spec
 from mustela.runtime.ports import Cluster
@@ -16,6 +17,7 @@ from mustela.runtime.topics.application_topics import (
     internal_topics,
     sink_topics,
 )
+from mustela.runtime.topics.key_groups import chosen_key_groups, first_key_groups
 
 __all__ = ["PlannedTopic", "TopicUse", "plan_topics", "specs_of"]
 
@@ -57,10 +59,13 @@ def plan_topics(
         partitions: Partitions of source topics that do not exist, and at least of sinks.
     """
     uses = _uses(settings, plan)
-    internal = {**internal_topics(settings, plan)}
     lease = lease_spec(settings.application_id, settings.replication_factor)
-    internal[lease.name] = lease
-    known = {} if cluster is None else cluster.describe([*uses, *internal])
+    names = [*internal_topics(settings, plan), lease.name]
+    known = {} if cluster is None else cluster.describe([*uses, *names])
+    logs = changelog_topics(settings.application_id, plan) & known.keys()
+    made = [known[log].partitions for log in logs]
+    groups = chosen_key_groups(settings, None, made, first=first_key_groups(settings))
+    internal = {**internal_topics(settings, plan, key_groups=groups), lease.name: lease}
     found = {} if cluster is None else cluster.configs(known)
     widest = max(
         (known[name].partitions for name, use in uses.items() if use == "source" and name in known),

@@ -13,6 +13,7 @@ from mustela.api.timestamps import WallclockTimestampExtractor
 from mustela.config.settings import app_configs
 from mustela.plan.epoch import Program
 from mustela.plan.files import Files
+from mustela.plan.keygroups import DEFAULT_KEY_GROUPS
 from mustela.plan.plan import Plan
 from mustela.runtime.batch import BatchRefusedError, BatchRequest
 from mustela.topology.async_calls import AsyncNode
@@ -107,11 +108,12 @@ def batch_program(request: BatchRequest, files: Files, lanes: int, state: Path) 
         state: Directory for state.
     """
     settings, plan = request.settings, request.plan
+    groups = settings.key_groups or DEFAULT_KEY_GROUPS
     sinks = {n.topic: 1 for n in plan.nodes if isinstance(n, SinkNode) and isinstance(n.topic, str)}
     kernel: Mapping[str, Any] = {
         "emit": settings.emit,
         "event_time": settings.event_time,
-        "key_groups": settings.key_groups,
+        "key_groups": groups,
         **app_handlers(settings),
         "letter_raws": wants_raws(node.on_error for node in plan.nodes),
         "topic_partitions": sinks,
@@ -124,8 +126,8 @@ def batch_program(request: BatchRequest, files: Files, lanes: int, state: Path) 
         application_id=settings.application_id,
         cluster_id="files",
         plan=without_logs(plan),
-        lanes=min(lanes, settings.key_groups),
-        key_groups=settings.key_groups,
+        lanes=min(lanes, groups),
+        key_groups=groups,
         guarantee="exactly_once",
         kernel=kernel,
         consumer={},
