@@ -38,11 +38,9 @@ PLAN = word_count_plan()
 
 
 def ensure(admin: FakeAdmin, directory: Path, **code: Any) -> dict[str, int]:
-    return dict(
-        ensure_topics(
-            admin, settings_for(directory, **code), PLAN, ManualClock(), key_groups=GROUPS
-        )
-    )  # pyright: ignore[reportArgumentType]
+    cluster: Any = admin
+    settings = settings_for(directory, **code)
+    return dict(ensure_topics(cluster, settings, PLAN, ManualClock(), key_groups=GROUPS))
 
 
 def test_internal_topics_are_made_as_the_protocol_needs_them(tmp_path: Path) -> None:
