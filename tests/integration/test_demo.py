@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 LINES = "2000"
-MANY_LINES = "200000"  # not all are counted when the first epoch is told
+MANY_LINES = "600000"  # not all are counted when the first epoch is told
 FIELDS = [
     *("lines", "words", "distinct"),
     *("mismatches", "missing", "duplicates", "torn_epochs"),

@@ -265,7 +265,7 @@ _ALL: Final = (
         "mustela_kafka_client_total",
         "counter",
         ("client", "event"),
-        "What librdkafka counted in all clients of a kind, `consumer` or `producer`: "
+        "What the clients of a kind, `consumer` or `producer`, have counted: "
         "`bytes_received`, `requests_sent`, `request_timeouts`, `disconnects`, …; only with "
         "`kafka.statistics.interval.ms`.",
     ),

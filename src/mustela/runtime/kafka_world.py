@@ -11,6 +11,7 @@ from mustela.config.clients import client_properties
 from mustela.config.settings import Settings
 from mustela.connectors.kafka.admin import KafkaAdmin, MissingTopicError
 from mustela.connectors.kafka.bell import RecordBell
+from mustela.connectors.kafka.errors import OffsetOutOfRange
 from mustela.connectors.kafka.log import read_newest_first
 from mustela.connectors.kafka.transaction import TransactionalSink, TransactionOptions
 from mustela.errors import EnvironmentFault, InvariantError
@@ -149,6 +150,20 @@ class KafkaEpochLog:
         Raises:
             EpochsTopicGoneError: If there is no such topic.
         """
+        is_begun = False
+        for is_last in (False, False, True):
+            try:
+                for value in self._newest_first():
+                    is_begun = True
+                    yield value
+            except OffsetOutOfRange:
+                # The topic was made anew after a broker had told its end.
+                if is_begun or is_last:
+                    raise
+            else:
+                return
+
+    def _newest_first(self) -> Iterator[bytes]:
         topic = epochs_topic(self._application_id)
         rows = read_newest_first(
             client_properties(self._settings, "consumer"), topic, offsets=self._cluster

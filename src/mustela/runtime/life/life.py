@@ -165,8 +165,10 @@ class Life:
                 successor = self.standbys.successor
                 keeper.stop(ended=not self._is_fenced(), error=ended, successor=successor)
         finally:
-            if warm is not None and self.coordinator is None:
-                warm.stop()
+            if self.coordinator is None:  # nobody else closes what is connected
+                if warm is not None:
+                    warm.stop()
+                world.close()
             engine.stop()
 
     def _reach(self, warm: WarmStandby, state: CommittedState) -> None:
@@ -201,7 +203,7 @@ class Life:
             checked = check_before_start(means.settings, means.plan, world, self._standing.fan)
             return with_writers(world, means.settings, self._standing.say), checked
         except BaseException:
-            world.cluster.close()
+            world.close()
             raise
 
     def _start_engine(self, engine: Engine) -> None:
@@ -380,7 +382,7 @@ class Life:
             engine.stop()
         self._end_lease()
         if self._ready is not None:
-            self._ready[0].cluster.close()
+            self._ready[0].close()
 
     def _loop(self, coordinator: Coordinator, keeper: LeaseKeeper) -> None:
         standing, clock = self._standing, self._means.clock

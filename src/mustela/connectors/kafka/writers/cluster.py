@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mustela.connectors.kafka.client import servers_of
 from mustela.connectors.kafka.errors import ErrorKind, error_of, kind_of
 from mustela.connectors.kafka.writers.connection import Connection, Place
+from mustela.connectors.kafka.writers.traffic import Traffic
 from mustela.connectors.kafka.writers.wire import (
     NO_TAGS,
     Api,
@@ -39,9 +40,17 @@ class Cluster:
     Args:
         properties: Client properties, by librdkafka's names.
         timeout: Seconds that one question may take, its connection included.
+        traffic: Where is counted what goes over its connections.
     """
 
-    def __init__(self, properties: Mapping[str, Any], *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        traffic: Traffic | None = None,
+    ) -> None:
+        self._traffic = traffic
         self._properties = dict(properties)
         self._timeout = timeout
         self._bootstrap = list(_places(servers_of(properties)))
@@ -174,7 +183,9 @@ class Cluster:
             found.close()
             found = None
         if found is None:
-            found = self._open[place] = Connection(place, self._properties, self._timeout)
+            found = self._open[place] = Connection(
+                place, self._properties, self._timeout, self._traffic
+            )
         return found
 
     def _look_up(self, topics: Iterable[str]) -> None:

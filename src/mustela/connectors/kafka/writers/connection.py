@@ -6,11 +6,13 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from mustela.connectors.kafka.writers.security import encrypted, log_in
+from mustela.connectors.kafka.writers.traffic import Traffic
 from mustela.connectors.kafka.writers.wire import NO_TAGS, Answer, Api, compact_string, frame
 
 __all__ = ["Connection", "Place"]
@@ -32,6 +34,7 @@ class Connection:
         place: Host and port.
         properties: Client properties, by librdkafka's names.
         timeout: Seconds that each step may take.
+        traffic: Where is counted what goes over it.
 
     Attributes:
         versions: The lowest and the highest version of each request that the broker knows.
@@ -41,8 +44,16 @@ class Connection:
         KafkaException: If the broker is not there or refuses; so do all methods.
     """
 
-    def __init__(self, place: Place, properties: Mapping[str, Any], timeout: float) -> None:
+    def __init__(
+        self,
+        place: Place,
+        properties: Mapping[str, Any],
+        timeout: float,
+        traffic: Traffic | None = None,
+    ) -> None:
         self._place = place
+        self._traffic = traffic = traffic or Traffic()
+        self._asked_at = 0.0
         self._timeout = timeout
         self._asked = 0
         self.versions: dict[int, tuple[int, int]] = {}
@@ -51,6 +62,7 @@ class Connection:
             plain = socket.create_connection(place, timeout)
         except OSError as raised:
             raise self._lost(raised) from raised
+        traffic.connects += 1
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = plain
         try:
@@ -79,8 +91,12 @@ class Connection:
     def send(self, api: Api, body: bytes) -> None:
         """Ask; each question needs one `receive`, in order."""
         self._asked += 1
+        self._asked_at = perf_counter()
+        data = frame(api, self._asked, body)
+        self._traffic.requests_sent += 1
+        self._traffic.bytes_sent += len(data)
         try:
-            self._socket.sendall(frame(api, self._asked, body))
+            self._socket.sendall(data)
         except OSError as raised:
             raise self._lost(raised) from raised
 
@@ -93,6 +109,9 @@ class Connection:
             data = self._read(length)
         except OSError as raised:
             raise self._lost(raised) from raised
+        self._traffic.responses_received += 1
+        self._traffic.bytes_received += 4 + length
+        self._traffic.waited_s += perf_counter() - self._asked_at
         answer = Answer(data)
         correlation = answer.int32()
         if correlation != self._asked:
@@ -120,6 +139,8 @@ class Connection:
 
     def close(self) -> None:
         """Let it go."""
+        if self._socket.fileno() >= 0:
+            self._traffic.disconnects += 1
         self._socket.close()
 
     def _ask_versions(self) -> None:

@@ -18,6 +18,7 @@ from mustela.connectors.kafka.transaction_failures import Circumstances, failure
 from mustela.connectors.kafka.writers.cluster import OF_GROUP, OF_TRANSACTION, Cluster
 from mustela.connectors.kafka.writers.connection import Connection
 from mustela.connectors.kafka.writers.features import bumps_at_end
+from mustela.connectors.kafka.writers.traffic import Traffic
 from mustela.connectors.kafka.writers.wire import (
     NO_TAGS,
     Answer,
@@ -54,6 +55,8 @@ class TransactionCoordinator:
         group: The consumer group whose offsets are committed; by default the same name.
         commit_timeout: Seconds a transaction may be open; behind it the broker aborts it.
         open_timeout: Seconds to wait for a broker, and for an older transaction to end.
+        traffic: Where is counted what goes over its connections.
+        cluster: Connections that are others', too, who use them at other times; closed by them.
 
     Example:
         A driver, and a process that writes for it::
@@ -75,11 +78,12 @@ class TransactionCoordinator:
         group: str | None = None,
         commit_timeout: float = 60.0,
         open_timeout: float = 60.0,
+        traffic: Traffic | None = None,
     ) -> None:
         self._id = transactional_id
         self._group = group or transactional_id
         self._commit_timeout, self._open_timeout = commit_timeout, open_timeout
-        self._cluster = Cluster(properties)
+        self._cluster = Cluster(properties, traffic=traffic)
         self._servers = servers_of(properties)
         self._ticket: Ticket | None = None
         self._is_used = False

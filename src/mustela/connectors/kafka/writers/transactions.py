@@ -28,6 +28,7 @@ from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.coordinator import TransactionCoordinator
 from mustela.connectors.kafka.writers.placing import Joined, Origin, Placing, joined
 from mustela.connectors.kafka.writers.sealed import SealedBatch
+from mustela.connectors.kafka.writers.traffic import Traffic
 from mustela.connectors.kafka.writers.writer import TransactionWriter, WriterOptions
 from mustela.errors import InvariantError
 from mustela.plan.sealed import SealedRows
@@ -65,13 +66,16 @@ class SharedTransactions(ColumnSink):
         self._properties = dict(properties)
         self._options = options or TransactionOptions()
         self._crash_point = crash_point
+        self._traffic = Traffic()
+        self._is_asked = float(self._properties.get("statistics.interval.ms") or 0) > 0
         self._coordinator = TransactionCoordinator(
             properties,
             transactional_id,
             commit_timeout=self._options.commit_timeout,
             open_timeout=self._options.open_timeout,
+            traffic=self._traffic,
         )
-        self._cluster = Cluster(properties)
+        self._cluster = Cluster(properties, traffic=self._traffic)
         self._placing = Placing(self._partitions)
         self._clock = SystemClock()
         self._lent: Ticket | None = None
@@ -209,16 +213,20 @@ class SharedTransactions(ColumnSink):
             RowsRefused: If the broker does not take some row.
             TransactionFailed: If the rows could not be sent.
         """
+        self._finish()
+        if not self._is_flushed:
+            self._is_flushed = True
+            self._reach("flushed")
+        return self.ends()
+
+    def _finish(self) -> None:
+        """Send what was gathered, and wait until the brokers have all of it."""
         writer = self._open_writer()
         for place in list(self._gathered):
             self._write_gathered(place)
         with _told_by_row():
             written = writer.finish()
         self._ends = {place: written[place].end for place in self._tracked}
-        if not self._is_flushed:
-            self._is_flushed = True
-            self._reach("flushed")
-        return self.ends()
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return the end offsets of tracked partitions, as the last `flush` told them."""
@@ -243,10 +251,14 @@ class SharedTransactions(ColumnSink):
             TransactionFenced: If another producer of the same id has taken over.
             TransactionAborted: If it is not committed for another reason.
         """
-        self.flush()
+        self._finish()
         self._coordinator.commit(lambda: self._reach("commit-sent"))
         self._let_writer_go()
         self._reach("committed")
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return what went over its connections, if ``statistics.interval.ms`` asks for it."""
+        return {"producer writers": self._traffic.told()} if self._is_asked else {}
 
     def close(self) -> None:
         """Let the connections go; an open transaction is aborted, if that is quick."""
