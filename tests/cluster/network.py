@@ -60,5 +60,10 @@ def _enter(libc: ctypes.CDLL, network: int) -> None:
 
 
 def ip(pid: int, *words: str) -> None:
-    """Run ``ip`` in the network of a process."""
-    subprocess.run(["nsenter", "--target", str(pid), "--net", "ip", *words], check=True)
+    """Run ``ip`` in the network of a process.
+
+    Raises:
+        CalledProcessError: If it fails.
+    """
+    command = ["nsenter", "--target", str(pid), "--net", "ip", *words]
+    subprocess.run(command, check=True, capture_output=True)

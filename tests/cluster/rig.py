@@ -98,6 +98,9 @@ class Host:
         self._first.stdin.flush()
         assert self._first.stdout.readline() == b"ready\n", f"{self.name} did not come up"
         bridge, pid = self._cluster.bridge_pid, self.pid
+        # The kernel takes the card of a host that was just killed away when it comes to it.
+        with suppress(subprocess.CalledProcessError):
+            ip(bridge, "link", "delete", self._card)
         # The same after each boot, or others would send to the old one for a minute.
         peer = ("address", _hardware(self._number), "netns", str(pid))
         ip(bridge, "link", "add", self._card, "type", "veth", "peer", "eth0", *peer)
