@@ -68,7 +68,8 @@ def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
     """Return the figures with so many second homes, for so many words of a width."""
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         a, b = cluster.add_workers("a", "b")
-        words = ("--set", f"state.standby_replicas={replicas}")
+        sets = (f"state.standby_replicas={replicas}", f"key_groups={GROUPS}")
+        words = [word for one in sets for word in ("--set", one)]
         with counting(cluster, *words, vocabulary=vocabulary, width=width) as lines:
             lines.send_all()
             until_done(lines)

@@ -195,6 +195,7 @@ def run_hosts(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Li
             drawn = replace(drawn, settings={**drawn.settings, **LANES_WRITE})
         print(f"slice {drawn.slice}: {drawn.kind} {dict(drawn.settings)}", *bugs, flush=True)
         directory = place / f"hosts-{drawn.seed}-{drawn.slice}"
+        shutil.rmtree(directory, ignore_errors=True)  # of a run that was ended in it
         line = hosts.play(drawn, directory, planted)
         ledger.add(line)
         played.append(line)

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.hosts import HOSTS_KINDS, SHOCKS as SHOCKS_TO_HOSTS
 from tests.faults.kinds.registry import CHECKED, KINDS
 from tests.faults.ledger import Ledger, Line, table
 from tests.faults.reads.campaign import MOVES
 from tests.faults.shocks.registry import SHOCKS
+from tests.faults.shocks.shock import WRITERS
 from tests.faults.slices import HASTY, draw
 from tests.faults.standbys import SHOCKS as SHOCKS_TO_STANDBYS
 
 LEDGER = Path(__file__).parent / "results" / "faults.jsonl"
 STANDBYS = LEDGER.with_name("standbys.jsonl")
 READS = LEDGER.with_name("reads.jsonl")
+HOSTS = LEDGER.with_name("hosts.jsonl")
 
 
 def play(ledger: Ledger, slices: int, kinds: list[str]) -> None:
@@ -65,8 +68,13 @@ def test_a_fault_that_does_not_come_about_is_not_counted() -> None:
 
 @pytest.mark.parametrize(
     ("path", "known"),
-    [(LEDGER, SHOCKS), (STANDBYS, SHOCKS_TO_STANDBYS), (READS, MOVES)],
-    ids=["one", "standbys", "reads"],
+    [
+        (LEDGER, SHOCKS),
+        (STANDBYS, SHOCKS_TO_STANDBYS),
+        (READS, MOVES),
+        (HOSTS, SHOCKS_TO_HOSTS),
+    ],
+    ids=["one", "standbys", "reads", "hosts"],
 )
 def test_the_long_run_of_the_repository_found_nothing_wrong(
     path: Path, known: Collection[str]
@@ -79,6 +87,12 @@ def test_the_long_run_of_the_repository_found_nothing_wrong(
     assert len(numbers) == len(set(numbers))
     assert not ledger.violations
     assert all(json.loads(text) for text in path.read_text().splitlines())
+
+
+def test_kinds_were_played_on_hosts_with_either_writer() -> None:
+    lines = Ledger(HOSTS).lines
+    assert {line.kind for line in lines} <= set(HOSTS_KINDS) <= set(CHECKED)
+    assert {line.settings.get(WRITERS) == "lanes" for line in lines} == {True, False}
 
 
 def test_every_client_of_every_seed_had_answers() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life
 
-__all__ = ["DRIVER_POINTS", "LANES_WRITE", "Shock", "phases_of"]
+__all__ = ["DRIVER_POINTS", "LANES_WRITE", "WRITERS", "Shock", "phases_of"]
 
 WRITERS = "MUSTELA__COMMIT__WRITERS"
 LANES_WRITE = {WRITERS: "lanes", "MUSTELA__COMMIT__LANE_ROWS": "1"}
