@@ -185,3 +185,20 @@ def test_headers_wait_in_a_store_that_is_logged(windows: Any) -> None:
             ("a", 1, (("n", b"1"),)),
             ("b", 2, ()),
         ]
+
+
+def test_headers_of_sessions_that_became_others_are_forgotten() -> None:
+    """Those that grew, met, or were deleted: nothing stays when all have closed."""
+    with TopologyTestDriver(suppressed(SESSIONS), settings={"event_time": "watermark"}) as driver:
+        topic = driver.create_input_topic("in")
+        for key, value, time in (("a", 1, 1), ("a", 1, 4), ("a", 1, 12), ("a", 1, 8), ("b", 1, 9)):
+            topic.pipe_input(key, value, timestamp=time, headers=(("at", bytes([time])),))
+        topic.pipe_input("b", -1, timestamp=9, headers=(("at", b"x"),))
+        driver.advance_watermark(1_000)
+        rows = driver.create_output_topic("out").read_records_to_list()
+        logs = [log for (store, _), log in driver._cluster.changelogs.items() if "closed" in store]
+    assert [(row.key.start, row.key.end, row.headers) for row in rows] == [
+        (1, 12, (("at", b"\x08"),))
+    ]
+    assert logs
+    assert all(row is None for log in logs for row in dict(log).values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from mustela.state.interfaces import StoreSpec
 from mustela.state.kinds.layout import KEY_ROW, STREAM_TIME
@@ -27,7 +27,12 @@ def by_end(session):
     return session[1], session[0]
 
 
+AT_THE_BOUND = [("put", b"a", 0, 5, b"1"), ("put", b"a", 7, 10, b"2"), ("settle", 10, 0)]
+"""One session has ended, another one of the same key ends at the bound itself."""
+
+
 @given(backends, ops, times, times)
+@example("memory", AT_THE_BOUND, 0, 0)
 def test_sessions_are_those_of_a_dict(backend, ops, low, high):
     """Over epochs, restores and expiry, each way of reading agrees with the model."""
     model: dict[bytes, dict[tuple[int, int], bytes]] = {key: {} for key in KEYS}
