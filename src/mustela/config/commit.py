@@ -20,8 +20,8 @@ class CommitSettings(Section):
         "lanes: each lane with many rows writes its changelogs by itself, from where it runs, into "
         "the driver's transaction, and puts its output rows together so that the driver only "
         "passes them on; the rows of small epochs leave the driver in one request to each broker. "
-        "Needs brokers from Kafka 3.6 on; where something is missing the driver writes, and says "
-        "what. auto: lanes where nothing is missing.",
+        "Needs brokers from Kafka 3.6 on; where something is missing the driver writes, and an "
+        "event says what. auto: lanes where nothing is missing, and otherwise driver.",
     )
     lane_rows: Count = Field(
         default=1_000,

@@ -56,7 +56,6 @@ class TransactionCoordinator:
         commit_timeout: Seconds a transaction may be open; behind it the broker aborts it.
         open_timeout: Seconds to wait for a broker, and for an older transaction to end.
         traffic: Where is counted what goes over its connections.
-        cluster: Connections that are others', too, who use them at other times; closed by them.
 
     Example:
         A driver, and a process that writes for it::
