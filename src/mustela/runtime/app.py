@@ -531,7 +531,15 @@ class App(Hooked, SqlReadable):
             raise self._error
 
     def _main(self, settings: Settings, plan: Plan) -> None:
-        means = Means(
+        def begin() -> Life:
+            self._life = Life(self._means(settings, plan), self._standing, self._lives)
+            return self._life
+
+        self._logbook.begin()
+        self._end(self._lives.run(begin))
+
+    def _means(self, settings: Settings, plan: Plan) -> Means:
+        return Means(
             settings=settings,
             plan=plan,
             engine_name=self._engine_name,
@@ -544,13 +552,6 @@ class App(Hooked, SqlReadable):
             published=self._published,
             target=name_of(self),
         )
-        self._logbook.begin()
-
-        def begin() -> Life:
-            self._life = Life(means, self._standing, self._lives)
-            return self._life
-
-        self._end(self._lives.run(begin))
 
     def _end(self, error: BaseException | None) -> None:
         self._error = error

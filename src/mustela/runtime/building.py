@@ -44,9 +44,10 @@ def name_of(app: object) -> str:
         >>> name_of(object())
         ''
     """
-    for name, module in list(sys.modules.items()):
-        held = getattr(module, "__dict__", {})
-        found = next((key for key, value in list(held.items()) if value is app), None)
+    # Copied first: other threads import meanwhile.
+    for name, module in sys.modules.copy().items():
+        held = dict(getattr(module, "__dict__", {}))
+        found = next((key for key, value in held.items() if value is app), None)
         if found is None:
             continue
         if name == "__main__":

@@ -34,7 +34,9 @@ class ExecutorList:
 
     @cached_property
     def _backend(self) -> Any:
-        return self._context._jsc.sc().schedulerBackend()
+        """The scheduler's connections to executors; None where all of Spark is one process."""
+        backend = self._context._jsc.sc().schedulerBackend()
+        return None if "LocalSchedulerBackend" in str(backend.getClass().getName()) else backend
 
     def now(self) -> list[Executor]:
         """Return the executors that take tasks; each epoch asks, so it takes few questions.
@@ -42,13 +44,16 @@ class ExecutorList:
         One whose connection is closed takes none, though Spark waits to hear why before it gives
         it up, up to five seconds if its host is gone, too. One that is asked to leave takes none.
         """
-        active = set(str(self._backend.getExecutorIds().mkString("\n")).splitlines())
+        backend = self._backend
+        active = None
+        if backend is not None:
+            active = set(str(backend.getExecutorIds().mkString("\n")).splitlines())
         told = str(self._master.getMemoryStatus().keySet().mkString("\n"))
         found: list[Executor] = []
         for line in told.splitlines():
             # BlockManagerId(0, 10.0.0.7, 40123, None)
             number, host, *_ = line.removeprefix("BlockManagerId(").split(", ")
-            if number in active:
+            if active is None or number in active:
                 found.append(Executor(host, number, self._cores_of(number)))
         return sorted(found)
 
