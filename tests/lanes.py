@@ -1,9 +1,9 @@
 """How the whole suite is dealt to processes that run side by side (pytest-xdist): ``./dev test``.
 
-Tests with Spark and a broker wait for most of their time, so five lanes keep two cores busy; each
-more would take the memory of a broker and of a JVM. A file stays in one lane, which has one broker
-and one Spark context for all its files. What each file took is in ``lanes.toml``, which
-``./dev test --note-costs`` writes: see `NOTED`.
+Tests with Spark and a broker wait for three quarters of their time, so four lanes keep two cores
+half busy; each more would take the memory of a broker and of a JVM. A file stays in one lane, which
+has one broker and one Spark context for all its files. What each file took is in ``lanes.toml``,
+which ``./dev test --note-costs`` writes: see `NOTED`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-LANES = 5
+LANES = 4
 NOTED = "tests/lanes.toml"
 """Seconds by file, as measured; for files that are not in it the markers tell."""
 _NOTED_MIN_S = 2
