@@ -1,4 +1,4 @@
-"""The epochs topic, read from a broker whose answers are about topics that are gone."""
+"""The real world, before anything is connected, and its epochs topic."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from typing import Any
 
 import pytest
 
+from mustela.clock import ManualClock
+from mustela.config.settings import Settings
 from mustela.connectors.kafka.errors import OffsetOutOfRange
+from mustela.connectors.kafka.transaction import TransactionalSink
 from mustela.runtime import kafka_world
 from mustela.runtime.kafka_world import KafkaEpochLog
 from tests.unit.runtime.plans import settings_for
 
 GONE = OffsetOutOfRange("topic 'app-epochs' partition 0 does not hold offset 7")
+
+
+def test_epoch_records_have_no_time_of_the_drivers_clock() -> None:
+    """Its record, and what is kept of it: only this machine would say their time."""
+    settings = Settings.load({"application_id": "app"}, environ={})
+    world = kafka_world.kafka_world(settings, ManualClock())
+    try:
+        sink = world.transactions
+        assert isinstance(sink, TransactionalSink)
+        assert sink._options.timeless == {"app-epochs", "app-history"}
+    finally:
+        world.cluster.close()
 
 
 def log_of(

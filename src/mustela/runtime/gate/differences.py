@@ -13,6 +13,7 @@ from mustela.model import TopicPartition
 from mustela.plan.epoch import changelog_topic, changelog_topics
 from mustela.plan.plan import Plan
 from mustela.runtime.record.epoch_record import EpochRecord, StoreState, epochs_topic
+from mustela.runtime.topics.key_groups import recorded_key_groups
 from mustela.runtime.topics.neighbours import Neighbour
 from mustela.state.interfaces import STATE_FORMAT, StoreSpec
 from mustela.topology.meaning_changes import compare_meanings
@@ -218,8 +219,7 @@ def _epochs(
 
 
 def _settings(record: EpochRecord, program: ProgramFacts) -> Iterator[Difference]:
-    keeps = record.groups or record.changelog_ends  # otherwise nothing depends on their number yet
-    if keeps and record.key_groups != program.key_groups:
+    if recorded_key_groups(record) not in {None, program.key_groups}:
         yield _changed(Kind.KEY_GROUPS, "key_groups", record.key_groups, program.key_groups)
     if record.state_format != STATE_FORMAT:
         yield _changed(Kind.STATE_FORMAT, "format", record.state_format, STATE_FORMAT)

@@ -131,18 +131,16 @@ class Gate:
         if plan.has_patterns:
             known = record.found_topics if record else ()
             plan = with_found(plan, self._settings, known, self._cluster.topics())
+        broker = self._ask(record, plan, there.topic_id if there else "")
+        logs = changelog_topics(name, plan)
+        made = [found.partitions for topic, found in broker.topics.items() if topic in logs]
         program = ProgramFacts(
             application_id=name,
             plan=plan,
-            key_groups=chosen_key_groups(self._settings, record, (), first=self._first),
+            key_groups=chosen_key_groups(self._settings, record, made, first=self._first),
             event_time=self._settings.event_time,
             holds_format=self._settings.hold_format,
         )
-        broker = self._ask(record, program, there.topic_id if there else "")
-        logs = changelog_topics(name, plan)
-        made = [found.partitions for topic, found in broker.topics.items() if topic in logs]
-        groups = chosen_key_groups(self._settings, record, made, first=self._first)
-        program = replace(program, key_groups=groups)
         found = [*taken, *differences(record, broker, program)]
         return Examination(record=record, program=program, broker=broker, found=found)
 
@@ -171,10 +169,8 @@ class Gate:
             ids_of(topics),
         )
 
-    def _ask(
-        self, record: EpochRecord | None, program: ProgramFacts, epochs_id: str
-    ) -> BrokerFacts:
-        name, plan, cluster = program.application_id, program.plan, self._cluster
+    def _ask(self, record: EpochRecord | None, plan: Plan, epochs_id: str) -> BrokerFacts:
+        name, cluster = self._settings.application_id, self._cluster
         logs = changelog_topics(name, plan)
         known = set(record.topic_ids) if record else set[str]()
         wanted = set(plan.topics) - set(plan.found_topics)

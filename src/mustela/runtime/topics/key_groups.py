@@ -44,7 +44,10 @@ def first_key_groups(settings: Settings, *, joined: bool = False) -> int:
 
 
 def recorded_key_groups(record: EpochRecord | None) -> int | None:
-    """Return how many key groups the state of a record lies in; None if there is no state yet."""
+    """Return how many key groups the state of a record lies in.
+
+    None if there is no state yet: nothing depends on their number then.
+    """
     if record is not None and (record.groups or record.changelog_ends):
         return record.key_groups
     return None
