@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
@@ -29,13 +30,22 @@ class Program:
         host: Where the driver runs.
         files: The user's files, by their names.
         topics: Topics to make, with their partitions.
+        executors_python: The Python of executors, if it is another than the driver's.
     """
 
     def __init__(
-        self, cluster: Cluster, host: Host, files: dict[str, str], topics: dict[str, int]
+        self,
+        cluster: Cluster,
+        host: Host,
+        files: dict[str, str],
+        topics: dict[str, int],
+        *,
+        executors_python: Path | None = None,
     ) -> None:
         self.cluster = cluster
         self.host = host
+        python = {} if executors_python is None else {"PYSPARK_PYTHON": str(executors_python)}
+        self._environment = python
         for name, text in files.items():
             host.put(f"{PLACE}/{name}", text)
         told = cluster.broker.client_settings
@@ -57,7 +67,8 @@ class Program:
     @contextmanager
     def running(self, *words: str) -> Generator[Program]:
         """Run ``mustela run`` with further words for as long as the block lasts."""
-        with self.started([sys.executable, "-m", "mustela.cli.main", "run", *words, "--json"]):
+        command = [sys.executable, "-m", "mustela.cli.main", "run", *words, "--json"]
+        with self.started(command, self._environment):
             yield self
 
     @contextmanager
@@ -109,6 +120,10 @@ class Program:
         """Wait until the program takes records."""
         states = looks(lambda: "running" in [one.get("state") for one in self.events("state")])
         assert any(self._while_alive(states)), self.host.said("app.log")
+
+    def until_ended(self) -> None:
+        """Wait until the program has ended by itself."""
+        assert any(looks(lambda: self._process.poll() is not None)), self.host.said("app.log")
 
     def until_epochs(self, more: int) -> None:
         """Wait until so many further epochs are committed."""

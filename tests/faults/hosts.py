@@ -39,7 +39,7 @@ HOSTS_KINDS = (
     "shared",
     "asking",
 )
-EXECUTOR, PYTHON = "CoarseGrainedExecutorBackend", "mustela.spark.daemon"
+EXECUTOR, PYTHON = "CoarseGrainedExecutorBackend", "mustela_executor"
 HOSTS_MAX = 3
 DRIVERS = 2
 LEAVES = {"FAULTS_LEAVES": "true"}

@@ -1,4 +1,4 @@
-"""Whether the hosts of executors have what the driver's has: Python, Mustela, and what it needs."""
+"""Whether the hosts of executors have what the driver's has: Python, and what Mustela needs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from mustela.errors import UsageError
+from mustela.spark.carried import DAEMON
 
 __all__ = ["ExecutorDiffersError", "compare_versions", "difference_told", "installed_versions"]
 
@@ -21,6 +22,12 @@ _PYTHON: Final = re.compile(
     r"Python in worker has different version: (\S+) than that in driver: (\S+),"
 )
 _NO_MUSTELA: Final = re.compile(r"No module named '?mustela\b")
+_NOT_STARTED: Final = re.compile(
+    r"Error from python worker:\s(?:(?!PYTHONPATH was:).)*?"
+    r"No module named '?([\w.]+)'?\s+PYTHONPATH was:",
+    re.DOTALL,
+)
+"""What Spark says of workers whose parent could not import what every task needs."""
 
 
 class ExecutorDiffersError(UsageError):
@@ -82,6 +89,10 @@ def difference_told(text: str) -> ExecutorDiffersError | None:
         return _differs(f"{host} has Python {python[1]} where the driver has {python[2]}")
     if _NO_MUSTELA.search(text):
         return _differs(f"Mustela is not installed on {host}")
+    missing = _NOT_STARTED.search(text)
+    if missing is not None:
+        name = missing[1].partition(".")[0]
+        return _differs(f"{'Mustela' if name == DAEMON else name} is not installed on {host}")
     return None
 
 
@@ -91,5 +102,5 @@ def _differs(what: str) -> ExecutorDiffersError:
         why="functions, rows and state travel between the driver and executors, which must read "
         "them alike",
         fix="install the driver's versions on every executor's host, in the Python that "
-        "PYSPARK_PYTHON names there",
+        "PYSPARK_PYTHON names there, or give executors an environment with spark.archives",
     )

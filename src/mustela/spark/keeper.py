@@ -18,6 +18,7 @@ from pyspark.core.broadcast import Broadcast
 
 from mustela.clock import Clock
 from mustela.plan.epoch import EpochOrder, GroupMark, RestoreOrder, TaskReport
+from mustela.spark.differing import difference_told
 from mustela.spark.frames import load_object, unpack
 from mustela.spark.homes import Homes, Moves, Placed
 from mustela.spark.job import JobAside, Jobs
@@ -253,14 +254,22 @@ class HomeKeeper:
         return Located(self.context, at), partial(tend_task, shipment, order, errands)
 
     def _hear(self) -> None:
-        """Take in the answers of errands that have ended."""
+        """Take in the answers of errands that have ended.
+
+        Raises:
+            ExecutorDiffersError: If a host lacks what every task needs.
+        """
         if self._aside is None:
             return
         errands, job = self._aside
         try:
             frames = job.result()
-        except (Py4JError, OSError):  # a host was lost, say
-            frames, self._suspect = [], True
+        except (Py4JError, OSError) as error:
+            differs = difference_told(str(error))
+            if differs is not None:  # epochs could run there no more than this
+                self._aside = None
+                raise differs from None
+            frames, self._suspect = [], True  # a host was lost, say
         if frames is None:
             return
         self._failed = not frames

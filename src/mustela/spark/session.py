@@ -19,6 +19,7 @@ from mustela.errors import EnvironmentFault, UsageError
 from mustela.java import Java, find_java
 from mustela.logs.options import LogOptions
 from mustela.spark import jvm as jvms
+from mustela.spark.carried import carried_properties, carry
 from mustela.spark.converters import ask_no_test_helpers
 from mustela.spark.jvm_log import set_levels
 from mustela.spark.masters import is_local, network_properties, submitted_properties
@@ -233,6 +234,9 @@ def open_context(
         logs: How the application logs, if Mustela set that up.
     """
     properties = properties_for(with_submitted(user))
+    wheel = None if is_local(properties["spark.master"]) else carry()
+    if wheel is not None:
+        properties |= carried_properties(properties, wheel)
     conf = SparkConf(loadDefaults=False)
     conf.setAppName(f"mustela {application_id}")
     for name, value in properties.items():
@@ -258,6 +262,8 @@ def open_context(
         except Py4JError as error:
             raise _not_started(error, properties["spark.master"]) from None
     context.setLogLevel("ERROR")
+    if wheel is not None:
+        context.addFile(str(wheel))
     if logs is not None:
         set_levels(context, logs)
     return context

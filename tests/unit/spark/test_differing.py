@@ -46,6 +46,17 @@ def test_a_worker_with_other_packages_names_its_host_and_them() -> None:
             "Mustela is not installed on 10.0.0.7",
         ),
         (
+            "SparkException: \nError from python worker:\n  Traceback (most recent call last):\n"
+            '    File "x.whl/mustela_executor.py", line 52, in <module>\n'
+            "  ModuleNotFoundError: No module named 'lmdb'\nPYTHONPATH was:\n  a.zip",
+            "lmdb is not installed on 10.0.0.7",
+        ),
+        (
+            "SparkException: \nError from python worker:\n  /usr/bin/python: No module named "
+            "mustela_executor\nPYTHONPATH was:\n  a.zip",
+            "Mustela is not installed on 10.0.0.7",
+        ),
+        (
             "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
             "version: 3.9 than that in driver: 3.11, PySpark cannot run with different minor "
             "versions.",

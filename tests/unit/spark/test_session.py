@@ -173,6 +173,10 @@ def test_a_start_that_spark_refuses_is_told_in_sparks_words(
         def setLogLevel(self, _level: str) -> None:
             pass
 
+        def addFile(self, path: str) -> None:
+            given.append(path)
+
+    given: list[str] = []
     monkeypatch.setattr(session, "SparkContext", Refusing)
     monkeypatch.setattr(session, "_own_jvm", lambda *_: nullcontext())
     user = {"spark.master": STANDALONE, "spark.network.timeoutInterval": "60s"}
@@ -180,6 +184,7 @@ def test_a_start_that_spark_refuses_is_told_in_sparks_words(
         open_context("shop", user)
     assert "the property that Spark names" in (caught.value.fix or "")
     assert open_context("shop", user | {"spark.network.timeoutInterval": "5s"})
+    assert [Path(file).suffix for file in given] == [".whl"], "Mustela, for executors without it"
 
 
 def test_a_session_on_a_cluster_is_looked_at_for_all_that_the_protocol_rests_on() -> None:
