@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from benchmarks.peers.base import Assignment
 from benchmarks.peers.registry import Contestant
-from benchmarks.trial import Bench, FixedLoad, assignment, catch_up, clean_up, fixed_load
-from benchmarks.workloads import SEED, Workload
+from benchmarks.trial import Bench, FixedLoad, assignment, catch_up, clean_up, fill, fixed_load
+from benchmarks.workloads import Workload
 
 __all__ = ["Numbers", "Turns", "in_turns", "latencies", "medians", "ratios_of"]
 
@@ -44,8 +44,8 @@ def in_turns(
     bench: Bench, workload: Workload, sides: Sequence[Contestant], what: Turns
 ) -> dict[str, list[Numbers]]:
     """Run all sides in turns; return the numbers of each turn that counts, by side."""
-    topic, oracle = workload.input_topic(what.records), workload.oracle()
-    bench.topics.fill(topic, workload.partitions, workload.make(what.records, SEED), oracle.see)
+    topic = workload.input_topic(what.records)
+    oracle = fill(bench, workload, topic, what.records)
     found: dict[str, list[Numbers]] = {side.peer: [] for side in sides}
     for turn in range(what.turns + 1):
         for side in sides if turn % 2 else reversed(sides):

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import mustela
@@ -28,6 +27,7 @@ from benchmarks.trial import (
     assignment,
     catch_up,
     clean_up,
+    fill,
     fixed_load,
 )
 from benchmarks.workloads import SEED, Workload
@@ -140,13 +140,7 @@ class _Inputs:
     def fill(self, topic: str, count: int) -> Oracle:
         """Fill one topic; returns the oracle that saw it."""
         workload, before = self.order.workload, time.monotonic()
-        oracle = workload.oracle()
-        topics = self.bench.topics
-        for side in workload.sides:
-            see = partial(oracle.see_side, side.ending)  # pyright: ignore[reportAttributeAccessIssue]
-            rows = side.make(side.count(count), SEED)
-            topics.fill(f"{topic}-{side.ending}", workload.partitions, rows, see)
-        topics.fill(topic, workload.partitions, workload.make(count, SEED), oracle.see)
+        oracle = fill(self.bench, workload, topic, count)
         self.order.say(
             f"{workload.name}: {count} records on {workload.partitions} partitions "
             f"in {time.monotonic() - before:.0f} s"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.kafka import Topics
@@ -20,7 +21,7 @@ from benchmarks.peers.base import Assignment, Peer, PeerFailedError
 from benchmarks.peers.registry import Contestant
 from benchmarks.receiver import Load, Receiver
 from benchmarks.records import closing
-from benchmarks.workloads import Workload
+from benchmarks.workloads import SEED, Workload
 from mustela_dev import DevelopmentBroker
 
 _START_TIMEOUT_S = 180.0
@@ -136,6 +137,17 @@ class FixedLoad:
 
     latencies_ms: list[float]
     numbers: dict[str, float]
+
+
+def fill(bench: Bench, workload: Workload, topic: str, count: int) -> Oracle:
+    """Fill an input topic and its sides; return the oracle that saw the records."""
+    oracle = workload.oracle()
+    for side in workload.sides:
+        see = partial(oracle.see_side, side.ending)  # pyright: ignore[reportAttributeAccessIssue]
+        rows = side.make(side.count(count), SEED)
+        bench.topics.fill(f"{topic}-{side.ending}", workload.partitions, rows, see)
+    bench.topics.fill(topic, workload.partitions, workload.make(count, SEED), oracle.see)
+    return oracle
 
 
 def assignment(
