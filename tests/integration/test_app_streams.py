@@ -232,10 +232,11 @@ def test_a_late_dead_letter_is_the_record_as_it_was_read(world: World) -> None:
     assert letter.headers["mustela.error.offset"] == b"2"
 
 
-def test_a_function_names_the_topic_of_each_row(world: World) -> None:
-    """From key, value and where the record came from."""
+@pytest.mark.parametrize("count", [20, 6_000])
+def test_a_function_names_the_topic_of_each_row(world: World, count: int) -> None:
+    """From key, value and where the record came from; tasks put many rows together themselves."""
     source, even, odd = world.topic("in"), world.topic("even"), world.topic("odd")
-    world.send(source, [(f"{n}", "v") for n in range(20)])
+    world.send(source, [(f"{n}", "v") for n in range(count)])
 
     def build(builder: StreamsBuilder) -> None:
         stream = builder.stream(source, key=str, value=str)
@@ -243,8 +244,8 @@ def test_a_function_names_the_topic_of_each_row(world: World) -> None:
         stream.to(lambda _k, _v, context: topics[context.offset % 2], key=str, value=str)
 
     world.run(build)
-    assert [int(row.key or b"") for row in world.rows(even)] == list(range(0, 20, 2))
-    assert [int(row.key or b"") for row in world.rows(odd)] == list(range(1, 20, 2))
+    assert [int(row.key or b"") for row in world.rows(even)] == list(range(0, count, 2))
+    assert [int(row.key or b"") for row in world.rows(odd)] == list(range(1, count, 2))
 
 
 def test_a_table_forwards_changes_and_deletions(world: World) -> None:

@@ -140,10 +140,7 @@ class Sealer:
     def seal(self, columns: RowColumns) -> SealedPart | None:
         """Return rows by partition, in batches; None if the driver is to do that."""
         topics, count = columns.topics, len(columns.values)
-        if count < self._least or not isinstance(topics, str):
-            return None
-        partitions = known_partitions(self._cluster, topics)
-        if not partitions or count < _LEAST_IN_BATCH * partitions:
+        if count < self._least or not self._fills(topics, count):
             return None
         rows = Columns(
             topics=topics,
@@ -156,3 +153,11 @@ class Sealer:
         )
         now_ms = self._clock.now_ms()
         return SealedPart(list(seal(self._placing, rows, now_ms, _BATCH_BYTES, self._codec)))
+
+    def _fills(self, topics: str | list[str], count: int) -> bool:
+        """Return whether there are enough rows for the partitions of their topics."""
+        names = {topics} if isinstance(topics, str) else set(topics)
+        if count < _LEAST_IN_BATCH * len(names):
+            return False  # a function may name any number of topics: they are not asked for
+        partitions = [known_partitions(self._cluster, name) for name in names]
+        return all(partitions) and count >= _LEAST_IN_BATCH * sum(partitions)

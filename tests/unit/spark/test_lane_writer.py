@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from mustela.connectors.kafka.errors import TransactionAborted
 from mustela.connectors.kafka.writers.writer import Written
 from mustela.kernel.core.output import SinkRows, StageOutput
+from mustela.plan.partitions import partition_of
 from mustela.plan.sealed import SealedPart
 from mustela.plan.ticket import Ticket
 from mustela.spark import process as process_module
@@ -122,9 +123,47 @@ def test_rows_are_put_together_where_each_partition_gets_enough_of_them() -> Non
     keys = {b"%d" % number for number in range(300)}
     assert {(row[0], row[2], row[3]) for row in found} == {(key, 1_000, (header,)) for key in keys}
     assert sealer.seal(columns_of(199)) is None
-    assert sealer.seal(columns_of(300, ["out"] * 300)) is None
     assert Sealer(cluster_of(7), {}, header, least=200).seal(columns_of(300)) is None
     assert Sealer(cluster_of(0), {}, header, least=200).seal(columns_of(300)) is None
+
+
+def test_rows_whose_topics_a_function_names_are_put_together_by_topic() -> None:
+    """Each row goes to its topic, those of a partition in order; few rows are the driver's."""
+    sealer = Sealer(cluster_of(2), {}, None, least=100)
+    topics = [f"out-{number % 3}" for number in range(300)]
+    columns = columns_of(300, topics)
+    part = sealer.seal(columns)
+    assert part is not None
+    found: dict[str, list[bytes | None]] = {}
+    for rows in part.rows:
+        keys = [row[0] for data, _ in rows.batches for row in decode(data)[1]]
+        assert keys == sorted(keys, key=columns.keys.index)
+        assert {partition_of(key or b"", 2) for key in keys} == {rows.partition}
+        found.setdefault(rows.topic, []).extend(keys)
+    for name, keys in found.items():
+        wanted = {key for key, topic in zip(columns.keys, topics, strict=True) if topic == name}
+        assert len(keys) == len(wanted)
+        assert set(keys) == wanted
+    assert sorted(found) == sorted(set(topics))
+    assert sealer.seal(columns_of(299, topics[:299])) is None
+
+
+@pytest.mark.parametrize("known", [(), ("here",)])
+def test_rows_of_a_topic_that_is_not_known_are_left_to_the_driver(known: tuple[str, ...]) -> None:
+    """It makes the topic, or says which rows have none."""
+    asked: list[str] = []
+
+    def count(topic: str) -> int:
+        asked.append(topic)
+        return cluster_of(int(topic in known)).partitions(topic)
+
+    cluster: Any = SimpleNamespace(partitions=count, forget=lambda: None)
+    sealer = Sealer(cluster, {}, None, least=100)
+    assert sealer.seal(columns_of(200, ["here", "gone"] * 100)) is None
+    assert sorted(asked) == ["gone", "here"]
+    asked.clear()
+    assert sealer.seal(columns_of(200, [f"out-{number}" for number in range(200)])) is None
+    assert asked == []
 
 
 def test_parts_reach_the_driver_in_the_order_in_which_they_were_sent(

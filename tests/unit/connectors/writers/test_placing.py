@@ -24,15 +24,16 @@ def test_many_keys_at_once_go_where_one_at_a_time_goes(keys: list[bytes], count:
     assert partitions_of(keys, count) == [partition_of(key, count) for key in keys]
 
 
-@given(KEYS, st.integers(1, 5), st.booleans(), st.booleans())
+@given(KEYS, st.integers(1, 5), st.booleans(), st.booleans(), st.integers(0, 3))
 def test_each_row_is_in_one_partition_in_order_and_knows_where_it_was(
-    keys: list[bytes | None], count: int, chosen: bool, skips: bool
+    keys: list[bytes | None], count: int, chosen: bool, skips: bool, named: int
 ) -> None:
     """Its key's, or the one that it was given; a row without a time gets that of now."""
     values: list[bytes | None] = [b"%d" % number for number in range(len(keys))]
     partitions = [number % count if number % 2 else None for number in range(len(keys))]
+    topics = [f"out-{number % named}" for number in range(len(keys))] if named else "out"
     columns = Columns(
-        topics="out",
+        topics=topics,
         keys=keys,
         values=values,
         partitions=partitions if chosen else None,
@@ -40,7 +41,6 @@ def test_each_row_is_in_one_partition_in_order_and_knows_where_it_was(
     ).without({0} if skips else ())
     found: dict[bytes | None, int] = {}
     for (topic, partition), rows in Placing(lambda _: count).sorted(columns, "tag", now_ms=9):
-        assert topic == "out"
         origin = rows.tag
         assert isinstance(origin, Origin)
         assert origin.tag == "tag"
@@ -48,6 +48,7 @@ def test_each_row_is_in_one_partition_in_order_and_knows_where_it_was(
         assert indices == sorted(indices)
         for at, row in enumerate(indices):
             assert (rows.keys[at], rows.values[at]) == (keys[row], values[row])
+            assert topic == (topics if isinstance(topics, str) else topics[row])
             found[rows.values[at]] = partition
             key, own = keys[row], partitions[row] if chosen else None
             if own is not None or key is not None:

@@ -16,6 +16,8 @@ _SEED: Final = np.uint32(0x9747B28C)
 _FACTOR: Final = np.uint32(0x5BD1E995)
 _LONGEST: Final = 64
 """With a longer key than this, all are hashed one at a time: each would take as much room."""
+_FEW: Final = 16
+"""So few are hashed one at a time in less time."""
 
 
 def partitions_of(keys: Sequence[bytes], count: int) -> list[int]:
@@ -26,7 +28,7 @@ def partitions_of(keys: Sequence[bytes], count: int) -> list[int]:
         [853, 340, 681]
     """
     longest = max(map(len, keys), default=0)
-    if longest > _LONGEST:
+    if longest > _LONGEST or len(keys) < _FEW:
         return [partition_of(key, count) for key in keys]
     width = longest // 4 + 1
     lengths = np.fromiter(map(len, keys), np.uint32, len(keys))

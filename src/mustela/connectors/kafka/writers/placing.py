@@ -119,33 +119,49 @@ class Placing:
             yield place, rows
 
     def _indices(self, columns: Columns) -> dict[tuple[str, int], Sequence[int]]:
-        topics, partitions = columns.topics, columns.partitions
-        if isinstance(topics, str) and isinstance(partitions, int):
-            return {(topics, partitions): range(len(columns))}
-        if isinstance(topics, str) and partitions is None and None not in columns.keys:
-            return self._by_key(topics, columns.keys)
+        topics = columns.topics
+        if isinstance(topics, str):
+            return self._of_topic(topics, columns, range(len(columns)))
+        by_topic: dict[str, list[int]] = {}
+        for at, topic in enumerate(topics):
+            if topic in by_topic:
+                by_topic[topic].append(at)
+            else:
+                by_topic[topic] = [at]
+        found: dict[tuple[str, int], Sequence[int]] = {}
+        for topic, index in by_topic.items():
+            found |= self._of_topic(topic, columns, index)
+        return found
+
+    def _of_topic(
+        self, topic: str, columns: Columns, index: Sequence[int]
+    ) -> dict[tuple[str, int], Sequence[int]]:
+        """Return the indices of each partition's rows among those of a topic."""
+        partitions, keys = columns.partitions, columns.keys
+        if isinstance(partitions, int):
+            return {(topic, partitions): index}
+        if len(index) < len(keys):
+            keys = [keys[at] for at in index]
+        if partitions is None and None not in keys:
+            return self._by_key(topic, keys, index)
         found: dict[tuple[str, int], list[int]] = {}
-        counts: dict[str, int] = {}
-        for at, key in enumerate(columns.keys):
-            topic = topics if isinstance(topics, str) else topics[at]
-            chosen = (
-                partitions if partitions is None or isinstance(partitions, int) else partitions[at]
-            )
+        count = 0
+        for at, key in zip(index, keys, strict=True):
+            chosen = None if partitions is None else partitions[at]
             if chosen is None:
-                count = counts.get(topic) or counts.setdefault(topic, self._count(topic))
+                count = count or self._count(topic)
                 chosen = self._next(count) if key is None else partition_of(key, count)
-            place = found.get((topic, chosen))
-            if place is None:
-                place = found[topic, chosen] = []
-            place.append(at)
+            found.setdefault((topic, chosen), []).append(at)
         return {**found}
 
-    def _by_key(self, topic: str, keys: Sequence[Any]) -> dict[tuple[str, int], Sequence[int]]:
+    def _by_key(
+        self, topic: str, keys: Sequence[Any], index: Sequence[int]
+    ) -> dict[tuple[str, int], Sequence[int]]:
         count = self._count(topic)
         buckets: list[list[int]] = [[] for _ in range(count)]
-        for at, chosen in enumerate(partitions_of(keys, count)):
+        for at, chosen in zip(index, partitions_of(keys, count), strict=True):
             buckets[chosen].append(at)
-        return {(topic, number): index for number, index in enumerate(buckets) if index}
+        return {(topic, number): own for number, own in enumerate(buckets) if own}
 
     def _next(self, count: int) -> int:
         self._keyless += 1
