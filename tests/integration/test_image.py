@@ -25,7 +25,7 @@ from confluent_kafka import Consumer
 
 from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
-from mustela.deploy.manifests import USER
+from mustela.deploy.pods import USER
 from mustela_dev import DevelopmentBroker
 from tests.integration.image_root import Container, missing
 from tests.integration.kafka_rows import plain_producer

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mustela.deploy.manifests import USER
+from mustela.deploy.pods import USER
 from mustela_dev import BrokerOptions, DevelopmentBroker
 from mustela_dev.broker.daemon import broker_status
 from tests.broker_fixture import HEAP_MB, PROPERTIES

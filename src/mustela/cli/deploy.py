@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -11,6 +11,9 @@ from mustela.cli.applications import Assignments, Target, parse_assignments
 from mustela.cli.console import ExitCode, Json, print_json, say
 from mustela.cli.loading import load_app
 from mustela.errors import UsageError
+
+if TYPE_CHECKING:
+    from mustela.config.settings import Settings
 
 __all__ = ["k8s", "new", "submit_script"]
 
@@ -102,11 +105,20 @@ def k8s(  # noqa: PLR0913 - its options are its interface
     state_size: str = "20Gi",
     storage_class: str | None = None,
     admin_secret: str | None = None,
+    mount_secret: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     standby: Annotated[bool, Parameter(name="--standby", negative=())] = False,
+    executors: int | None = None,
+    executor_image: str | None = None,
+    executor_cpu: str = "2",
+    executor_memory: str = "2Gi",
+    executor_state_size: str | None = None,
     set: Assignments = None,
     json: Json = False,
 ) -> int:
     """Print Kubernetes manifests: a StatefulSet of one replica with its volume, and a Service.
+
+    With --executors the lanes run in pods of their own, which Spark makes: then there is also what
+    allows that, and what keeps others from their ports.
 
     The pod gets the settings that the application has here, also those of mustela.yaml and of the
     environment; secret ones are taken from a Secret, and the command that makes it is printed on
@@ -117,21 +129,40 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         image: The image that holds Python, Java, Mustela and the program, such as mustela image
             writes it.
         name: Name of what is made; by default the application id.
-        namespace: Namespace of what is made.
+        namespace: Namespace of what is made; with executors it is default, unless you say it.
         cpu: Processors: 500m, 2; also the number of lanes, if no setting says it.
         memory: Memory of the pod: driver, JVM and workers.
         state_size: Size of the volume that keeps the state.
-        storage_class: Storage class of the volume.
+        storage_class: Storage class of the volumes.
         admin_secret: Secret with a certificate and tokens; opens the admin server to the cluster.
+        mount_secret: A Secret with files, such as certificates, and its directory in all pods:
+            kafka-tls=/etc/kafka. Repeatable.
         standby: Two replicas, each with its volume: one runs, and the other one takes over.
+        executors: Pods that run the lanes; by default the application's own pod does.
+        executor_image: Image of the executors; by default that of the application.
+        executor_cpu: Processors of each executor; also how many lanes it runs at once.
+        executor_memory: Memory of each executor's pod: JVM and workers.
+        executor_state_size: Size of a volume for each executor's state, which is on the disk of its
+            node otherwise; takes --storage-class.
         set: Settings, as for a run.
         json: Print a JSON List instead of YAML.
     """
-    from mustela.deploy.manifests import Deployment, manifests, secrets_of, text_of
+    from mustela.deploy.executors import Executors
+    from mustela.deploy.manifests import Deployment, files_of, manifests, text_of
+    from mustela.deploy.pods import read_mounts
 
     app = load_app(target)
     app.configure(**parse_assignments(set or ()))
     app.check_program()
+    pods = None
+    if executors is not None:
+        pods = Executors(
+            count=executors,
+            image=executor_image,
+            cpu=executor_cpu,
+            memory=executor_memory,
+            state_size=executor_state_size,
+        )
     deployment = Deployment(
         target=target,
         image=image,
@@ -143,15 +174,25 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         storage_class=storage_class,
         admin_secret=admin_secret,
         standby=standby,
+        executors=pods,
+        secrets=read_mounts(mount_secret),
     )
     found = manifests(app, deployment)
     if json:
         print_json({"apiVersion": "v1", "kind": "List", "items": found})
     else:
         print(text_of(found), end="")
-    if secrets := secrets_of(app.settings):
-        made = f"{found[0]['metadata']['name']}-secrets"
-        literals = " ".join(f'--from-literal={key}="${key}"' for key in secrets)
-        where = f" -n {namespace}" if namespace else ""
-        say(f"make the secret first: kubectl create secret generic {made}{where} {literals}")
+    _say_what_is_missing(app.settings, found[-1]["metadata"])
+    for key in files_of(app.settings, deployment.secrets):
+        say(f"{key} is a file: the image must have it, or a Secret (--mount-secret NAME=DIRECTORY)")
     return ExitCode.OK
+
+
+def _say_what_is_missing(settings: Settings, made: dict[str, Any]) -> None:
+    from mustela.deploy.manifests import secrets_of
+
+    if secrets := secrets_of(settings):
+        literals = " ".join(f'--from-literal={key}="${key}"' for key in secrets)
+        where = f" -n {made['namespace']}" if "namespace" in made else ""
+        name = f"{made['name']}-secrets"
+        say(f"make the secret first: kubectl create secret generic {name}{where} {literals}")

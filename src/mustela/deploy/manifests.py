@@ -1,10 +1,13 @@
-"""Kubernetes manifests of an application: one pod that Kubernetes replaces, and its volume."""
+"""Kubernetes manifests of an application: one pod that Kubernetes replaces, and its volume.
+
+Its lanes run in that pod, or in pods of Spark's executors (executors.py).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -12,17 +15,42 @@ import yaml
 
 from mustela.config.masking import is_secret_key
 from mustela.config.settings import Settings
+from mustela.config.sparknames import spark_property
 from mustela.config.units import show_duration
 from mustela.deploy.errors import DeploymentError
+from mustela.deploy.executors import (
+    BLOCK_PORT,
+    DRIVER_PORT,
+    MASTER,
+    POD_NAME,
+    TEMPLATE_PATH,
+    Executors,
+    check_executors,
+    check_program,
+    executor_objects,
+    executors_name,
+    network_policies,
+    spark_properties,
+)
+from mustela.deploy.pods import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    SCRATCH,
+    SCRATCH_MOUNTS,
+    STATE_PATH,
+    check_quantity,
+    is_name,
+    other_nodes,
+    processors,
+    secret_volumes,
+)
 
-__all__ = ["Deployment", "manifests", "secrets_of", "text_of"]
+__all__ = ["Deployment", "files_of", "manifests", "secrets_of", "text_of"]
 
 PROBE_PORT = 8081
 ADMIN_PORT = 8443
 LOOPBACK_PORT = 8080
-STATE_PATH = "/state"
 ADMIN_PATH = "/etc/mustela/admin"
-USER = 10001
 STOP_SPARE_S = 30
 """Seconds that a pod may take to end beyond what the settings allow for its last epoch."""
 
@@ -33,8 +61,10 @@ _PAIR: dict[str, Any] = {
     "minReadySeconds": 60,
 }
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|Ki|M|Mi|G|Gi|T|Ti)?")
+_NAME_MAX = 52
+"""Of a StatefulSet: its pods have a label with its name, eleven characters more, and 63 at most."""
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_VARIABLE = re.compile(r"[-._A-Za-z0-9]+")
 _LOCAL = re.compile(r"(localhost|127\.|\[?::1)")
 _TOKENS = ("read", "query", "operate")
 
@@ -60,6 +90,8 @@ class Deployment:
         admin_secret: A Secret with ``tls.crt``, ``tls.key``, ``read-token``, ``query-token`` and
             ``operate-token``: the admin server is then reached from outside of the pod.
         standby: Run a second pod, with a volume of its own, that takes over.
+        executors: Pods that run the lanes; None runs them in the application's own pod.
+        secrets: Where Secrets with files are mounted, in all pods.
     """
 
     target: str
@@ -72,10 +104,19 @@ class Deployment:
     storage_class: str | None = None
     admin_secret: str | None = None
     standby: bool = False
+    executors: Executors | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def where(self) -> str:
+        """The namespace, where it has to be known: as kubectl has it for who never said one."""
+        return self.namespace or "default"
 
 
 def manifests(app: _Application, deployment: Deployment) -> list[dict[str, Any]]:
     """Return the objects to be made: a headless Service, and a StatefulSet of one replica or two.
+
+    With executors there is before them what lets its pod make others, and who reaches whom.
 
     The pod starts with the settings that the application has here, whatever they come from; what
     is secret among them is taken from the Secret ``NAME-secrets`` (`secrets_of`).
@@ -98,22 +139,49 @@ def manifests(app: _Application, deployment: Deployment) -> list[dict[str, Any]]
     _check(settings, deployment)
     name = _name(settings, deployment)
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "mustela"}
+    made: list[dict[str, Any]] = []
+    if deployment.executors is not None:
+        open_ports = [PROBE_PORT, *([ADMIN_PORT] if deployment.admin_secret else [])]
+        made = [
+            *executor_objects(name, deployment.where, labels, deployment.secrets),
+            *network_policies(name, deployment.where, labels, open_ports),
+        ]
+    return [*made, _service(name, labels, deployment), _stateful_set(settings, deployment, labels)]
+
+
+def _service(name: str, labels: dict[str, str], deployment: Deployment) -> dict[str, Any]:
     ports = [{"name": "probe", "port": PROBE_PORT}]
     if deployment.admin_secret:
         ports.append({"name": "admin", "port": ADMIN_PORT})
-    service = {
+    spec: dict[str, Any] = {
+        "clusterIP": "None",
+        "selector": {"app.kubernetes.io/name": name},
+        "ports": ports,
+    }
+    if deployment.executors is not None:
+        ports.append({"name": "spark-driver", "port": DRIVER_PORT})
+        ports.append({"name": "spark-blocks", "port": BLOCK_PORT})
+        # Executors look for the driver by its name, which is ready only when it has executors.
+        spec["publishNotReadyAddresses"] = True
+    return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(name, labels, deployment),
-        "spec": {"clusterIP": "None", "selector": {"app.kubernetes.io/name": name}, "ports": ports},
+        "spec": spec,
     }
+
+
+def _stateful_set(
+    settings: Settings, deployment: Deployment, labels: dict[str, str]
+) -> dict[str, Any]:
+    name = labels["app.kubernetes.io/name"]
     claim: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": deployment.state_size}},
     }
     if deployment.storage_class:
         claim["storageClassName"] = deployment.storage_class
-    stateful_set = {
+    return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": _metadata(name, labels, deployment),
@@ -126,7 +194,6 @@ def manifests(app: _Application, deployment: Deployment) -> list[dict[str, Any]]
             "volumeClaimTemplates": [{"metadata": {"name": "state"}, "spec": claim}],
         },
     }
-    return [service, stateful_set]
 
 
 def secrets_of(settings: Settings) -> list[str]:
@@ -142,29 +209,65 @@ def secrets_of(settings: Settings) -> list[str]:
     return [_variable(key) for key, _ in _outside(settings) if is_secret_key(key)]
 
 
+def files_of(settings: Settings, secrets: Mapping[str, str]) -> list[str]:
+    """Return the settings that name files which no mounted Secret has: images must have them.
+
+    Example:
+        >>> from mustela.config.settings import Settings
+        >>> settings = Settings.load({"application_id": "a", "kafka": {
+        ...     "ssl.ca.location": "/etc/ssl/company.pem",
+        ...     "ssl.key.location": "/etc/kafka/client.key"}}, environ={})
+        >>> files_of(settings, {"kafka-tls": "/etc/kafka"})
+        ['kafka.ssl.ca.location']
+    """
+    return [
+        f"{section}.{key}"
+        for section, said in (
+            ("kafka", settings.kafka),
+            ("schema_registry", settings.schema_registry),
+        )
+        for key, value in said.items()
+        if key.endswith(".location")
+        and not any(str(value).startswith(f"{path}/") for path in secrets.values())
+    ]
+
+
 def text_of(found: Sequence[dict[str, Any]]) -> str:
     """Return manifests as YAML, a document each."""
     return "---\n".join(yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=100) for one in found)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes each part where it belongs, also what is there twice."""
+    """Writes each part where it belongs, also what is there twice, and files line by line."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True: references would save a line and cost a look."""
         del data
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Return a text as it is read: one of several lines as such."""
+        style = "|" if "\n" in data else None
+        return yaml.ScalarNode("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
 
 def _check(settings: Settings, deployment: Deployment) -> None:
-    if deployment.name is not None and not _NAME.fullmatch(deployment.name):
-        msg = f"{deployment.name!r} is no name for Kubernetes"
+    if deployment.name is not None:
+        _check_name(deployment.name)
+    if deployment.namespace is not None and not is_name(deployment.namespace):
+        msg = f"{deployment.namespace!r} is no namespace of Kubernetes"
         raise DeploymentError(msg, fix="use lower-case letters, digits and -, at most 63")
     for what in ("cpu", "memory", "state_size"):
-        size = getattr(deployment, what)
-        if not _QUANTITY.fullmatch(size):
-            msg = f"{what} cannot be {size!r}"
-            raise DeploymentError(msg, fix="write it as Kubernetes does: 500m, 2, 512Mi, 20Gi")
+        check_quantity(what, getattr(deployment, what))
+    if deployment.executors is not None:
+        check_executors(
+            deployment.executors,
+            storage_class=deployment.storage_class,
+            standby=deployment.standby,
+        )
     if _LOCAL.match(settings.bootstrap_servers):
         msg = "the application's brokers are on this machine, where a pod does not reach them"
         raise DeploymentError(
@@ -174,41 +277,52 @@ def _check(settings: Settings, deployment: Deployment) -> None:
         )
 
 
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
+        msg = f"{name!r} is no name for Kubernetes"
+        raise DeploymentError(
+            msg,
+            why="a Service begins with a letter, and the pods of a StatefulSet have a label with "
+            "its name and eleven characters more",
+            fix=f"use lower-case letters, digits and -, at most {_NAME_MAX}, a letter first",
+        )
+
+
 def _name(settings: Settings, deployment: Deployment) -> str:
-    made = re.sub(r"[^a-z0-9-]+", "-", settings.application_id.lower()).strip("-")[:63].strip("-")
-    name = deployment.name or made
-    if not name:
-        msg = f"application id {settings.application_id!r} has no letter that Kubernetes takes"
-        raise DeploymentError(msg, fix="name what is made: --name shop")
+    if deployment.name is not None:
+        return deployment.name
+    name = re.sub(r"[^a-z0-9-]+", "-", settings.application_id.lower()).strip("-")
+    if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
+        msg = f"application id {settings.application_id!r} makes no name that Kubernetes takes"
+        raise DeploymentError(
+            msg,
+            why=f"it has no letter first, or more than {_NAME_MAX} characters",
+            fix="name what is made: --name shop",
+        )
     return name
 
 
 def _metadata(name: str, labels: dict[str, str], deployment: Deployment) -> dict[str, Any]:
-    where = {"namespace": deployment.namespace} if deployment.namespace else {}
+    known = deployment.executors is not None or deployment.namespace
+    where = {"namespace": deployment.where} if known else {}
     return {"name": name, **where, "labels": labels}
 
 
 def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any]:
     size = {"cpu": deployment.cpu, "memory": deployment.memory}
-    mounts: list[dict[str, Any]] = [
-        {"name": "state", "mountPath": STATE_PATH},
-        {"name": "tmp", "mountPath": "/tmp"},
-        {"name": "memory", "mountPath": "/dev/shm"},
-    ]
-    volumes: list[dict[str, Any]] = [
-        {"name": "tmp", "emptyDir": {}},
-        {"name": "memory", "emptyDir": {"medium": "Memory"}},
-    ]
+    volumes, mounts = _volumes(deployment, name)
     ports: list[dict[str, Any]] = [{"name": "probe", "containerPort": PROBE_PORT}]
     if deployment.admin_secret:
-        mounts.append({"name": "admin", "mountPath": ADMIN_PATH, "readOnly": True})
-        secret = {"secretName": deployment.admin_secret, "defaultMode": 0o440}
-        volumes.append({"name": "admin", "secret": secret})
         ports.append({"name": "admin", "containerPort": ADMIN_PORT})
+    command = ["mustela", "run", deployment.target]
+    if deployment.executors is not None:
+        command += ["--master", MASTER]
+        ports.append({"name": "spark-driver", "containerPort": DRIVER_PORT})
+        ports.append({"name": "spark-blocks", "containerPort": BLOCK_PORT})
     container = {
         "name": name,
         "image": deployment.image,
-        "command": ["mustela", "run", deployment.target],
+        "command": command,
         "env": list(_environment(settings, deployment, name)),
         "ports": ports,
         "livenessProbe": _probe("live", every=10, times=6),
@@ -217,41 +331,40 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
         # It may restore for long before it is ready; until it answers at all it is starting.
         "startupProbe": _probe("live", every=5, times=60),
         "resources": {"requests": size, "limits": {"memory": deployment.memory}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": mounts,
     }
     stop = settings.shutdown.grace + settings.commit_timeout + timedelta(seconds=STOP_SPARE_S)
+    account = {} if deployment.executors is None else {"serviceAccountName": name}
     return {
-        **(_apart(name) if deployment.standby else {}),
+        **(other_nodes({"app.kubernetes.io/name": name}) if deployment.standby else {}),
         "terminationGracePeriodSeconds": int(stop.total_seconds()),
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **account,
+        "automountServiceAccountToken": deployment.executors is not None,
+        "securityContext": dict(POD_SECURITY),
         "containers": [container],
         "volumes": volumes,
     }
 
 
-def _apart(name: str) -> dict[str, Any]:
-    """Return that the two pods are better on two nodes."""
-    other = {
-        "labelSelector": {"matchLabels": {"app.kubernetes.io/name": name}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    wish = {"weight": 100, "podAffinityTerm": other}
-    return {
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
-    }
+def _volumes(
+    deployment: Deployment, name: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the pod's volumes but for that of the state, and where its container has all."""
+    mounts: list[dict[str, Any]] = [
+        {"name": "state", "mountPath": STATE_PATH},
+        *map(dict, SCRATCH_MOUNTS),
+    ]
+    volumes: list[dict[str, Any]] = [*map(dict, SCRATCH)]
+    if deployment.admin_secret:
+        mounts.append({"name": "admin", "mountPath": ADMIN_PATH, "readOnly": True})
+        secret = {"secretName": deployment.admin_secret, "defaultMode": 0o440}
+        volumes.append({"name": "admin", "secret": secret})
+    if deployment.executors is not None:
+        mounts.append({"name": "executor", "mountPath": TEMPLATE_PATH, "readOnly": True})
+        volumes.append({"name": "executor", "configMap": {"name": executors_name(name)}})
+    more, places = secret_volumes(deployment.secrets)
+    return [*volumes, *more], [*mounts, *places]
 
 
 def _probe(what: str, *, every: int, times: int) -> dict[str, Any]:
@@ -275,8 +388,8 @@ def _environment(settings: Settings, deployment: Deployment, name: str) -> Itera
         "admin.listen": f"127.0.0.1:{LOOPBACK_PORT}",
         "admin.probe_listen": f"0.0.0.0:{PROBE_PORT}",
     }
-    if settings.lanes is None:
-        own["lanes"] = str(_processors(deployment.cpu))
+    if settings.lanes is None and deployment.executors is None:
+        own["lanes"] = str(processors(deployment.cpu))
     if deployment.admin_secret:
         own |= {
             "admin.listen": f"0.0.0.0:{ADMIN_PORT}",
@@ -286,6 +399,12 @@ def _environment(settings: Settings, deployment: Deployment, name: str) -> Itera
         }
     for key, value in own.items():
         yield {"name": _variable(key), "value": value}
+    if deployment.executors is not None:
+        told = _spark(settings, deployment, deployment.executors, name)
+        pod = {"fieldRef": {"fieldPath": "metadata.name"}}
+        yield {"name": _variable(POD_NAME), "valueFrom": pod}
+        yield from ({"name": _variable(key), "value": value} for key, value in told.items())
+        own |= {**told, POD_NAME: "", "spark.master": MASTER}
     for token in _TOKENS if deployment.admin_secret else ():
         variable = f"MUSTELA__ADMIN__{token.upper()}_TOKEN"
         yield _from_secret(variable, deployment.admin_secret, f"{token}-token")
@@ -297,6 +416,17 @@ def _environment(settings: Settings, deployment: Deployment, name: str) -> Itera
             yield _from_secret(variable, f"{name}-secrets", variable)
         else:
             yield {"name": variable, "value": value}
+
+
+def _spark(
+    settings: Settings, deployment: Deployment, executors: Executors, name: str
+) -> dict[str, str]:
+    """Return what Spark is told in the environment, once the pod's own name is there."""
+    told = spark_properties(deployment.where, deployment.image, executors, deployment.storage_class)
+    host = f"$({_variable(POD_NAME)}).{name}.{deployment.where}.svc"
+    told = {"spark.driver.host": host, **told}
+    check_program(settings, {POD_NAME: f"{name}-0", **told})
+    return told
 
 
 def _from_secret(variable: str, secret: str | None, key: str) -> dict[str, Any]:
@@ -314,11 +444,12 @@ def _outside(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _variable(key: str) -> str:
+    """Return the variable that says a setting; capitals only where they are understood."""
     section, _, rest = key.partition(".")
+    if section == "spark":
+        if not _VARIABLE.fullmatch(rest) or "_" in rest:
+            msg = f"no variable of a pod can say the Spark property {key}"
+            raise DeploymentError(msg, fix="set it in the program")
+        upper = spark_property(rest.lower()) == rest
+        return f"MUSTELA__SPARK__{(rest.upper() if upper else rest).replace('.', '_')}"
     return f"MUSTELA__{section}__{rest}".upper().replace(".", "_").rstrip("_")
-
-
-def _processors(cpu: str) -> int:
-    """Return how many lanes some processors make: at least one, and one for each begun."""
-    count = float(cpu.removesuffix("m")) / (1000 if cpu.endswith("m") else 1)
-    return max(1, -int(-count // 1))

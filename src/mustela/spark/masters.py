@@ -15,7 +15,9 @@ from mustela.errors import EnvironmentFault, UsageError
 __all__ = [
     "MasterUnknownError",
     "MasterUnreachableError",
+    "SparkJarsError",
     "SparkSecretError",
+    "check_jars",
     "is_local",
     "network_properties",
     "open_to_all",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 _KINDS = ("spark://", "yarn", "k8s://")
+_JARS: Final = {"k8s://": "spark-kubernetes_*.jar", "yarn": "spark-yarn_*.jar"}
 _LOOPBACK = "127.0.0.1"
 _CRYPTO = "spark.network.crypto.enabled"
 _DEFAULT: Final = re.compile(r"([^\s=]+)\s*=?\s*(.*)")
@@ -64,6 +67,34 @@ class SparkSecretError(UsageError):
     """Spark is to authenticate its processes, and nobody can bring them the secret."""
 
     code = "SPARK_SECRET"
+
+
+class SparkJarsError(UsageError):
+    """Spark is not installed with what it needs for its master."""
+
+    code = "SPARK_JARS"
+
+
+def check_jars(master: str, spark: Path) -> None:
+    """See whether Spark is installed with the jars that a kind of master needs.
+
+    Args:
+        master: Spark's master.
+        spark: Where Spark is installed.
+
+    Raises:
+        SparkJarsError: If it is not.
+    """
+    for kind, jar in _JARS.items():
+        if master.startswith(kind) and not any((spark / "jars").glob(jar)):
+            msg = f"Spark cannot run with {master}: {spark / 'jars'} has no {jar}"
+            raise SparkJarsError(
+                msg,
+                why="an image that mustela image writes has only those jars of Spark's that an "
+                "application on one host loads",
+                fix="put all of them in: mustela image --all-jars",
+                fields={"master": master},
+            )
 
 
 def is_local(master: str) -> bool:

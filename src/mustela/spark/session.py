@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyspark
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext
 
@@ -22,7 +23,12 @@ from mustela.spark import jvm as jvms
 from mustela.spark.carried import carried_properties, carry
 from mustela.spark.converters import ask_no_test_helpers
 from mustela.spark.jvm_log import set_levels
-from mustela.spark.masters import is_local, network_properties, submitted_properties
+from mustela.spark.masters import (
+    check_jars,
+    is_local,
+    network_properties,
+    submitted_properties,
+)
 from mustela.spark.scratch import give_back, take_scratch
 
 __all__ = [
@@ -234,6 +240,8 @@ def open_context(
         logs: How the application logs, if Mustela set that up.
     """
     properties = properties_for(with_submitted(user))
+    installed = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    check_jars(properties["spark.master"], Path(installed))
     wheel = None if is_local(properties["spark.master"]) else carry()
     if wheel is not None:
         properties |= carried_properties(properties, wheel)

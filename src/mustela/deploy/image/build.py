@@ -37,7 +37,8 @@ from mustela.deploy.image.layouts import (
 from mustela.deploy.image.locks import Apt, PackageLock, fetch
 from mustela.deploy.image.system import HOME, system_tree, user_lines
 from mustela.deploy.image.trees import Entry, Tree
-from mustela.deploy.manifests import PROBE_PORT, STATE_PATH, USER
+from mustela.deploy.manifests import PROBE_PORT
+from mustela.deploy.pods import STATE_PATH, USER
 
 __all__ = ["Contents", "Image", "ImagePlan", "build_image", "contents_of"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mustela.deploy.image.debs import read_control, read_files
 from mustela.deploy.image.trees import Entry, Tree
-from mustela.deploy.manifests import USER
+from mustela.deploy.pods import USER
 
 __all__ = ["GROUP_FILE", "HOME", "PASSWD_FILE", "USER_NAME", "system_tree", "user_lines"]
 
