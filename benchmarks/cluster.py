@@ -103,8 +103,8 @@ def measure_load(executors: int, writers: str, lines_count: int) -> dict[str, An
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         workers = cluster.add_workers(*(f"h{n}" for n in range(executors))) if executors else []
         words = ["--set", f"commit.writers={writers}", "--set", "state.standby_replicas=0"]
-        words += [] if executors else ["--master", "local[2]"]
-        with counting(cluster, *words, vocabulary=VOCABULARY) as lines:
+        master = None if executors else "local[2]"
+        with counting(cluster, *words, vocabulary=VOCABULARY, master=master) as lines:
             driver = lines.program.host
             for _ in range(2):  # what is compiled and cached is there, and all state is
                 lines.send_all()

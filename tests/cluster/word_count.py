@@ -41,6 +41,7 @@ def build(builder: StreamsBuilder) -> None:
     "words.py": "def words_of(line):\n    return line.split()\n",
 }
 TOPICS = {"lines": 4, "counts": 2}
+_AT_ONCE = 50_000
 
 
 class Lines:
@@ -70,7 +71,9 @@ class Lines:
     def _send(self, lines: list[str]) -> None:
         for line in lines:
             self.expected.update(line.split())
-        self.program.send("lines", [(str(number), line) for number, line in enumerate(lines)])
+        rows = [(str(number), line) for number, line in enumerate(lines)]
+        for begin in range(0, len(rows), _AT_ONCE):  # what the producer has room for
+            self.program.send("lines", rows[begin : begin + _AT_ONCE])
 
     def until_counted(self) -> None:
         """Wait until every word has been counted as often as it was sent, and never more."""
@@ -79,7 +82,11 @@ class Lines:
 
 @contextmanager
 def counting(
-    cluster: Cluster, *words: str, vocabulary: int = 40, width: int = 0
+    cluster: Cluster,
+    *words: str,
+    vocabulary: int = 40,
+    width: int = 0,
+    master: str | None = None,
 ) -> Generator[Lines]:
     """Count words on the hosts that there are, exactly, for as long as the block lasts.
 
@@ -88,10 +95,11 @@ def counting(
         words: Further words of the command.
         vocabulary: How many words there are.
         width: How long they are at least.
+        master: Spark's master, if it is not that of the cluster.
     """
     program = Program(cluster, cluster.add("driver"), FILES, TOPICS)
     lines = Lines(program, vocabulary, width)
-    with program.running(RUN, "--master", cluster.master, *words):
+    with program.running(RUN, "--master", master or cluster.master, *words):
         program.until_running()
         yield lines
         lines.until_counted()

@@ -34,10 +34,7 @@ from mustela.spark.archive import make_aside
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
-from mustela.spark.executors import (
-    not_without_executors,
-    wait_for_executors,
-)
+from mustela.spark.executors import not_without_executors, wait_for_executors
 from mustela.spark.frames import REPORT, load_object, unpack
 from mustela.spark.homes import Homes
 from mustela.spark.hosts import check_hosts
@@ -345,7 +342,7 @@ class SparkEngine:
                 self._residents.leave()
                 read = reading.read if reading else None
                 job = self._jobs.run_epoch(self._shipment, self._program, order, read, where)
-            with self._watch.over(order), closing(self._guarded(job)) as answer:
+            with self._watch.over(order), closing(self._guarded(job, where)) as answer:
                 for data in answer:
                     frame = unpack(data)
                     if frame.kind == REPORT:
@@ -402,11 +399,12 @@ class SparkEngine:
         if not self._shares_disk and self._jobs is not None:
             self._jobs.refuse_second_attempts(report.spark_stage for report in reports)
 
-    def _guarded(self, frames: Iterator[bytes]) -> Generator[bytes]:
+    def _guarded(self, job: Iterator[bytes], where: Located | None = None) -> Generator[bytes]:
         """Yield frames of a job; see `_told_as_ours`."""
-        watched = nullcontext() if self._shares_disk else not_without_executors(self._context)
+        at = frozenset[str]() if where is None else where.numbers
+        watched = nullcontext() if self._shares_disk else not_without_executors(self._context, at)
         with self._told_as_ours(), watched:
-            yield from frames
+            yield from job
 
     @contextmanager
     def _told_as_ours(self) -> Generator[None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Set as AbstractSet
 from contextlib import contextmanager, suppress
+from itertools import count as count_from
 from threading import Event, Thread
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from mustela.errors import EnvironmentFault
 __all__ = [
     "DEADLINE_S",
     "NOBODY_LEFT",
+    "ONE_LOST",
     "ExecutorsMissingError",
+    "connected_executors",
     "count_executors",
     "not_without_executors",
     "wait_for_executors",
@@ -27,8 +30,14 @@ DEADLINE_S: Final = 300.0
 NOBODY_LEFT: Final = "no executor is left"
 """Why a job was cancelled, as Spark repeats it."""
 
+ONE_LOST: Final = "an executor was lost whose lanes it has"
+"""Why else."""
+
 _TAG: Final = "mustela-epochs"
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 0.05
+_EMPTY_S: Final = 1.0
+"""So long nobody must be there."""
+
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _TOLD_EVERY_S: Final = 10.0
@@ -90,29 +99,55 @@ def wait_for_executors(
         pause = min(_PAUSE_MAX_S, 2 * pause)
 
 
+def connected_executors(context: Any) -> set[str]:
+    """Return the numbers of the executors that the driver of a cluster's context can reach."""
+    told = context._jsc.sc().schedulerBackend().getExecutorIds().mkString("\n")
+    return set(str(told).splitlines())
+
+
 @contextmanager
 def not_without_executors(
-    context: Any, *, count: Callable[[Any], int] = count_executors, look_s: float = _LOOK_S
+    context: Any,
+    needed: AbstractSet[str] = frozenset(),
+    *,
+    count: Callable[[Any], int] = count_executors,
+    connected: Callable[[Any], AbstractSet[str]] = connected_executors,
+    look_s: float = _LOOK_S,
+    empty_s: float = _EMPTY_S,
 ) -> Generator[None]:
-    """Cancel the jobs of a block when the last executor is gone.
+    """Cancel the jobs of a block when an executor that they need is gone, or the last one.
 
-    Spark would wait for one for ever, and then a task that had begun would refuse to run again. A
-    job that is cancelled fails, its epoch is tried again, and that waits with a deadline.
+    Spark would keep lanes for the host of one that is gone as long as it waits for locality, and
+    have those run again that had run there, which refuse. If nobody is left it would wait for ever.
+    A job that is cancelled fails, its epoch is tried again at the lanes' second homes, and if there
+    is nobody, that waits with a deadline.
 
     Args:
         context: Spark's context.
-        count: Counts its executors.
-        look_s: How often to look.
+        needed: The executors where lanes are at home.
+        count: Counts the executors of a context.
+        connected: Tells those of a context that the driver can reach.
+        look_s: How often to look for those that are needed.
+        empty_s: How long nobody must have been there.
     """
     over = Event()
 
+    def cancel(why: str) -> None:
+        if not over.is_set():
+            context._jsc.sc().cancelJobsWithTag(_TAG, why)
+
     def look() -> None:
-        empty = False
-        while not over.wait(look_s):
+        empty, every = False, max(1, round(empty_s / look_s))
+        for turn in count_from(1):
+            if over.wait(look_s):
+                return
             with suppress(Py4JError, OSError):  # the JVM ends: the job will say so
-                before, empty = empty, count(context) == 0
-                if before and empty and not over.is_set():
-                    context._jsc.sc().cancelJobsWithTag(_TAG, NOBODY_LEFT)
+                if needed and not needed <= connected(context):
+                    cancel(ONE_LOST)
+                if turn % every == 0:
+                    before, empty = empty, count(context) == 0
+                    if before and empty:
+                        cancel(NOBODY_LEFT)
 
     context.addJobTag(_TAG)
     watch = Thread(target=look, name="mustela-executors", daemon=True)

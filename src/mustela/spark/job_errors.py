@@ -10,7 +10,7 @@ from mustela.plan.epoch import Failure
 from mustela.runtime.engine import EpochJobError, JobInterruptedError, ProcessingTimeoutError
 from mustela.runtime.shortage import shortage_told
 from mustela.spark.differing import difference_told
-from mustela.spark.executors import NOBODY_LEFT
+from mustela.spark.executors import NOBODY_LEFT, ONE_LOST
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
 from mustela.spark.watch import Stuck
 
@@ -39,6 +39,7 @@ _EXECUTOR_LOST: Final = (
     "Worker lost",
     "executor decommissioned",
     NOBODY_LEFT,
+    ONE_LOST,
     "TaskRetriedError",  # the loss of an executor does not count among spark.task.maxFailures
 )
 _TRACEBACK: Final = "Traceback (most recent call last):"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from mustela.spark.executors import connected_executors
 from mustela.spark.placement import Executor
 
 __all__ = ["ExecutorList", "Located"]
@@ -47,7 +48,7 @@ class ExecutorList:
         backend = self._backend
         active = None
         if backend is not None:
-            active = set(str(backend.getExecutorIds().mkString("\n")).splitlines())
+            active = connected_executors(self._context)
         told = str(self._master.getMemoryStatus().keySet().mkString("\n"))
         found: list[Executor] = []
         for line in told.splitlines():
@@ -83,6 +84,11 @@ class Located:
         self.executors = tuple(executors)
         self.readers = tuple(readers)
         self._context = context
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The executors, by their numbers."""
+        return frozenset(one.number for one in self.executors)
 
     @cached_property
     def items(self) -> Any:

@@ -86,7 +86,7 @@ def test_a_job_without_executors_is_cancelled_and_its_epoch_runs_again(
 ) -> None:
     """Spark alone would wait for ever; one that comes back at once is not taken for gone."""
     cluster: Any = Cluster(counts)
-    with not_without_executors(cluster, count=cluster.count, look_s=0.001):
+    with not_without_executors(cluster, count=cluster.count, look_s=0.001, empty_s=0.001):
         assert any(looks(lambda: cluster.looked > 2 * len(counts)))
     assert bool(cluster.cancelled) is cancelled
     for reason in cluster.cancelled:
@@ -94,6 +94,27 @@ def test_a_job_without_executors_is_cancelled_and_its_epoch_runs_again(
         assert isinstance(error, EpochJobError)
         assert error.lost_executor
     assert NOBODY_LEFT in (cluster.cancelled or [NOBODY_LEFT])
+
+
+@pytest.mark.parametrize(("there", "cancelled"), [({"0", "2"}, True), ({"0", "1", "2"}, False)])
+def test_a_job_whose_lanes_have_lost_their_home_is_cancelled_at_once(
+    there: set[str], cancelled: bool
+) -> None:
+    """Spark alone would wait for locality, and then have tasks run again that refuse to."""
+    cluster: Any = Cluster([len(there)])
+    looked: list[object] = []
+
+    def connected(_context: object) -> set[str]:
+        looked.append(None)
+        return there
+
+    with not_without_executors(cluster, {"0", "1"}, connected=connected, look_s=0.001):
+        assert any(looks(lambda: len(looked) > 3))
+    assert bool(cluster.cancelled) is cancelled
+    for reason in cluster.cancelled:
+        error = job_error(f"Job 7 cancelled {reason}", debug=False, cluster=True)
+        assert isinstance(error, EpochJobError)
+        assert error.lost_executor
 
 
 @pytest.mark.parametrize(
