@@ -28,7 +28,7 @@ from tests.cluster.test_state import home_on
 from tests.cluster.word_count import Lines, counting
 from tests.patience import looks
 
-LINES, VOCABULARY = 100_000, 66_000
+LINES, VOCABULARY = 1_500_000, 66_000
 WORDS, EPOCHS, BATCH = 5, 30, 50
 _LOOK_S = 0.02
 
@@ -109,9 +109,10 @@ def measure_load(executors: int, writers: str, lines_count: int) -> dict[str, An
             for _ in range(2):  # what is compiled and cached is there, and all state is
                 lines.send_all()
                 until_done(lines)
+            sent = lines.random(lines_count)
             before, mine = cpu_seconds([driver, *workers]), cpu_seconds([driver])
             since, began = len(lines.program.events("epoch")), time.perf_counter()
-            lines.send(lines_count)
+            lines.send_these(sent)
             until_done(lines)
             took = time.perf_counter() - began
             spent = cpu_seconds([driver, *workers]) - before
@@ -149,7 +150,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=VOCABULARY)
     parser.add_argument("--width", type=int, default=6, help="bytes of a word, at least")
     parser.add_argument("--load", type=int, nargs="*", help="numbers of executors; 0 is local[2]")
-    parser.add_argument("--writers", nargs="*", default=["driver", "lanes"])
+    parser.add_argument("--writers", nargs="*", default=["auto"])
     parser.add_argument("--lines", type=int, default=LINES, help="of a load")
     given = parser.parse_args()
     for executors, writers in product(given.load or (), given.writers):

@@ -61,14 +61,19 @@ class Lines:
 
     def send(self, count: int) -> None:
         """Send so many lines."""
-        self._send([" ".join(self._random.choices(self._words, k=5)) for _ in range(count)])
+        self.send_these(self.random(count))
+
+    def random(self, count: int) -> list[str]:
+        """Return so many lines of random words, which nobody has been sent."""
+        return [" ".join(self._random.choices(self._words, k=5)) for _ in range(count)]
 
     def send_all(self) -> None:
         """Send each word once."""
         words = self._words
-        self._send([" ".join(words[n : n + 5]) for n in range(0, len(words), 5)])
+        self.send_these([" ".join(words[n : n + 5]) for n in range(0, len(words), 5)])
 
-    def _send(self, lines: list[str]) -> None:
+    def send_these(self, lines: list[str]) -> None:
+        """Send lines."""
         for line in lines:
             self.expected.update(line.split())
         rows = [(str(number), line) for number, line in enumerate(lines)]
