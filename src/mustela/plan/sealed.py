@@ -13,12 +13,13 @@ class SealedRows(NamedTuple):
     Attributes:
         topic: The topic.
         partition: The partition.
-        batches: Each with the number of its rows.
+        batches: Each as the end of its head, from behind the sum on; what stands behind the head;
+            and the number of its rows.
     """
 
     topic: str
     partition: int
-    batches: list[tuple[bytes, int]]
+    batches: list[tuple[bytes, bytes, int]]
 
 
 class SealedPart(NamedTuple):

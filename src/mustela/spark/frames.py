@@ -53,6 +53,7 @@ are put together already."""
 
 _HEAD = struct.Struct("!BBhhiIH")
 _LENGTHS = struct.Struct("!?Q")
+_SIZE = struct.Struct("!Q")
 
 _PLAIN = 2
 """The format of ``marshal`` that does not look for objects that come twice, which takes longer."""
@@ -154,15 +155,28 @@ def unpack_placed(data: bytes | memoryview) -> tuple[FrameColumns, list[tuple[An
     return FrameColumns(*columns), places
 
 
-def pack_sealed(part: SealedPart) -> bytes:
-    """Return rows that are put together as bytes."""
-    rows: Any = [tuple(each) for each in part.rows]
-    return marshal.dumps(rows, _PLAIN)
+def pack_sealed(part: SealedPart) -> list[bytes]:
+    """Return rows that are put together as bytes, in parts: the batches as they are."""
+    batches = [records for rows in part.rows for _, records, _ in rows.batches]
+    told: Any = [
+        (rows.topic, rows.partition, [(tail, len(records), n) for tail, records, n in rows.batches])
+        for rows in part.rows
+    ]
+    head = marshal.dumps(told, _PLAIN)
+    return [_SIZE.pack(len(head)), head, *batches]
 
 
 def unpack_sealed(data: bytes | memoryview) -> SealedPart:
     """Return the rows that `pack_sealed` made ``data`` from."""
-    return SealedPart([SealedRows(*each) for each in marshal.loads(data)])
+    view, found = memoryview(data), list[SealedRows]()
+    at = _SIZE.size + _SIZE.unpack_from(view)[0]
+    for topic, partition, told in marshal.loads(view[_SIZE.size : at]):
+        batches: list[tuple[bytes, bytes, int]] = []
+        for tail, size, count in told:
+            batches.append((tail, bytes(view[at : at + size]), count))
+            at += size
+        found.append(SealedRows(topic, partition, batches))
+    return SealedPart(found)
 
 
 def dump_object(value: Any) -> bytes:

@@ -163,7 +163,7 @@ class Outbox:
                     yield self._for_driver(ROWS, part.step, columns)
                 else:
                     self.report.sealed += len(part)
-                    body = self._spool.keep_bytes([pack_sealed(sealed)])
+                    body = self._spool.keep_bytes(pack_sealed(sealed))
                     yield self._home(), self._frame(SEALED, DRIVER, part.step, body)
 
     def _placed(self, step: str, columns: FrameColumns, places: list[Place]) -> Parcel:

@@ -68,7 +68,8 @@ class Spool:
         if self._path is None or size < _LEAST:
             return b"".join((_HERE, *parts))
         start = self._end
-        self._write(parts)
+        for first in range(0, len(parts), _WRITE_ITEMS):
+            self._write(parts[first : first + _WRITE_ITEMS])
         return _THERE + f"{start}:{size}:{self._path}".encode()
 
     def keep(self, columns: FrameColumns) -> bytes:

@@ -10,17 +10,18 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mustela.connectors.kafka.errors import TransactionAborted
+from mustela.connectors.kafka.writers.sealed import SealedBatch
 from mustela.connectors.kafka.writers.writer import Written
 from mustela.kernel.core.output import SinkRows, StageOutput
 from mustela.plan.partitions import partition_of
-from mustela.plan.sealed import SealedPart
+from mustela.plan.sealed import SealedPart, SealedRows
 from mustela.plan.ticket import Ticket
 from mustela.spark import process as process_module
 from mustela.spark.frames import REPORT, ROWS, FrameColumns, load_object, unpack
 from mustela.spark.lane_writer import LaneWriter, Sealer
 from mustela.spark.outbox import Outbox
 from mustela.spark.results import FrameStore
-from tests.unit.connectors.writers.decoding import decode
+from tests.unit.connectors.writers.decoding import Row, decode
 from tests.unit.spark.test_outbox import ORDER, PROGRAM, process_of
 
 TICKET = Ticket("app", 7, 3, by_writing=True)
@@ -108,6 +109,11 @@ def cluster_of(partitions: int) -> Any:
     return SimpleNamespace(partitions=count, forget=lambda: None)
 
 
+def rows_of(sealed: SealedRows) -> list[Row]:
+    batches = (SealedBatch(*batch) for batch in sealed.batches)
+    return [row for batch in batches for row in decode(*batch.encode(TICKET, 0))[1]]
+
+
 def columns_of(count: int, topic: Any = "out") -> FrameColumns:
     keys: list[bytes | None] = [b"%d" % number for number in range(count)]
     return FrameColumns(topic, keys, keys, [1_000] * count, None, None)
@@ -119,7 +125,7 @@ def test_rows_are_put_together_where_each_partition_gets_enough_of_them() -> Non
     sealer = Sealer(cluster_of(3), {"compression.type": "gzip"}, header, least=200)
     part = sealer.seal(columns_of(300))
     assert part is not None
-    found = [row for rows in part.rows for data, _ in rows.batches for row in decode(data)[1]]
+    found = [row for rows in part.rows for row in rows_of(rows)]
     keys = {b"%d" % number for number in range(300)}
     assert {(row[0], row[2], row[3]) for row in found} == {(key, 1_000, (header,)) for key in keys}
     assert sealer.seal(columns_of(199)) is None
@@ -136,7 +142,7 @@ def test_rows_whose_topics_a_function_names_are_put_together_by_topic() -> None:
     assert part is not None
     found: dict[str, list[bytes | None]] = {}
     for rows in part.rows:
-        keys = [row[0] for data, _ in rows.batches for row in decode(data)[1]]
+        keys = [row[0] for row in rows_of(rows)]
         assert keys == sorted(keys, key=columns.keys.index)
         assert {partition_of(key or b"", 2) for key in keys} == {rows.partition}
         found.setdefault(rows.topic, []).extend(keys)
@@ -185,7 +191,7 @@ def test_parts_reach_the_driver_in_the_order_in_which_they_were_sent(
     parts = list(store.view(ROWS))
     assert [isinstance(part, SealedPart) for part in parts] == [False, True, False, True]
     sizes = [
-        sum(count for rows in part.rows for _, count in rows.batches)
+        sum(count for rows in part.rows for _, _, count in rows.batches)
         if isinstance(part, SealedPart)
         else len(part.keys)
         for part in parts

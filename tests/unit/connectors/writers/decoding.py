@@ -51,8 +51,9 @@ class Reader:
         return key, value, stamp, headers
 
 
-def decode(data: bytes) -> tuple[dict[str, int], list[Row]]:
+def decode(*parts: bytes) -> tuple[dict[str, int], list[Row]]:
     """Read a batch: what its head says, and its rows."""
+    data = b"".join(parts)
     _, length, _, magic, crc = struct.unpack(">qiibI", data[:21])
     names = ("attributes", "last", "first time", "last time", "id", "epoch", "sequence", "count")
     head: dict[str, int] = dict(zip(names, struct.unpack(">hiqqqhii", data[21:61]), strict=True))

@@ -369,8 +369,8 @@ class Node:
         self.send(api, body)
         return self.receive(api)
 
-    def send(self, api: Api, body: bytes) -> None:
-        brokers = self._brokers
+    def send(self, api: Api, *parts: bytes) -> None:
+        brokers, body = self._brokers, b"".join(parts)
         brokers.tick()
         self._answer = None
         if brokers.chance(0.02):

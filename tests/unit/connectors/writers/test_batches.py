@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.connectors.kafka.writers import batches as batches_module
 from mustela.connectors.kafka.writers.batches import Rows, codec_of, cut, varint
 from mustela.plan.ticket import Ticket
 from tests.unit.connectors.writers.decoding import Row, decode
@@ -29,7 +30,7 @@ def test_a_batch_holds_its_rows(rows: list[Row], batch_bytes: int, codec: str) -
     keys, values, stamps, headers = (list(column) for column in zip(*rows, strict=True))
     found: list[Row] = []
     for batch in cut(Rows(keys, values, stamps, headers), batch_bytes):
-        head, mine = decode(batch.encode(TICKET, len(found), codec))
+        head, mine = decode(*batch.encode(TICKET, len(found), codec))
         assert head["attributes"] & ~7 == 0x10
         assert (head["id"], head["epoch"], head["sequence"]) == (7_000, 12, len(found))
         assert head["count"] == head["last"] + 1 == len(batch) == len(mine)
@@ -57,9 +58,28 @@ def test_no_batch_is_larger_than_it_may_be(count: int, size: int, factor: int) -
     batches = cut(Rows([None] * count, [bytes(size)] * count, 0), limit)
     encoded = [batch.encode(TICKET, 0) for batch in batches]
     assert all(
-        len(data) <= limit or len(batch) == 1 for batch, data in zip(batches, encoded, strict=True)
+        sum(map(len, parts)) <= limit or len(batch) == 1
+        for batch, parts in zip(batches, encoded, strict=True)
     )
     assert [len(batch) for batch in batches[:-1]] == [factor] * (len(batches) - 1)
+
+
+@given(
+    st.lists(st.tuples(DATA, DATA), min_size=1, max_size=20),
+    st.sampled_from([None, 1, 2]),
+    st.integers(61, 2_000),
+)
+def test_rows_that_fit_at_a_glance_are_cut_as_if_each_was_looked_at(
+    pairs: list[tuple[bytes | None, bytes | None]], kinds: int | None, batch_bytes: int
+) -> None:
+    """The quick look finds nothing that does not fit."""
+    some = [((f"name{number}", b"v" * number * 30),) for number in range(kinds or 0)]
+    headers = None if kinds is None else [some[at % kinds] for at in range(len(pairs))]
+    rows = Rows([key for key, _ in pairs], [value for _, value in pairs], 0, headers)
+    whole = cut(rows, batch_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches_module, "_fits", lambda *_: False)
+        assert cut(rows, batch_bytes) == whole
 
 
 def test_many_rows_and_large_ones_are_numbered_beyond_the_table() -> None:
@@ -67,7 +87,7 @@ def test_many_rows_and_large_ones_are_numbered_beyond_the_table() -> None:
     values: list[bytes | None] = [*[b"v"] * 20_000, bytes(20_000)]
     keys: list[bytes | None] = [*[None] * 20_000, bytes(17_000)]
     (batch,) = cut(Rows(keys, values, 0), 1 << 30)
-    _, rows = decode(batch.encode(TICKET, 0))
+    _, rows = decode(*batch.encode(TICKET, 0))
     assert [(row[0], row[1]) for row in rows] == list(zip(keys, values, strict=True))
 
 
@@ -77,14 +97,14 @@ def test_halves_hold_what_the_whole_held() -> None:
     (batch,) = cut(Rows(keys, keys, 9), 10_000)
     halves = batch.halves()
     assert [(half.start, half.stop) for half in halves] == [(0, 2), (2, 5)]
-    assert [row[0] for half in halves for row in decode(half.encode(TICKET, 0))[1]] == keys
+    assert [row[0] for half in halves for row in decode(*half.encode(TICKET, 0))[1]] == keys
 
 
 def test_the_bytes_of_a_batch_are_those_of_librdkafka() -> None:
     """As a broker of Kafka 4.1.2 had them in its log, which gives the leader's epoch itself."""
     rows = Rows([b"k", None], [b"value", b""], [1_000, 1_002], [(("h", b"1"),), ()])
     (batch,) = cut(rows, 1_000)
-    found = batch.encode(Ticket("id", 0, 0, by_writing=True), 0)
+    found = b"".join(batch.encode(Ticket("id", 0, 0, by_writing=True), 0))
     assert found[:12].hex() == "0000000000000000" + "00000049"
     assert found[12:16].hex() == "ffffffff"
     assert found[16:].hex() == (

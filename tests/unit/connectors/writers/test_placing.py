@@ -68,8 +68,8 @@ def test_what_a_task_has_put_together_has_its_place_from_the_driver(
     found: list[Row] = []
     for sealed in seal(Placing(lambda _: count), columns, 1, batch_bytes, "gzip"):
         at = sequence
-        for data, rows in sealed.batches:
-            head, mine = decode(SealedBatch(data, rows).encode(TICKET, at))
+        for tail, records, rows in sealed.batches:
+            head, mine = decode(*SealedBatch(tail, records, rows).encode(TICKET, at))
             assert (head["id"], head["epoch"], head["sequence"]) == (7_000, 12, at)
             assert head["count"] == len(mine) == rows
             found += mine
@@ -86,7 +86,7 @@ def test_parts_that_become_one_keep_times_headers_and_names() -> None:
     ]
     rows = joined(parts)
     (batch,) = cut(rows, 1_000)
-    _, mine = decode(batch.encode(TICKET, 0))
+    _, mine = decode(*batch.encode(TICKET, 0))
     assert mine == [(b"a", b"1", 5, ()), (b"b", b"2", 5, ()), (b"c", b"3", 7, (EXTRA,))]
     assert isinstance(rows.tag, Joined)
     assert [rows.tag.find(at) for at in range(3)] == [("first", 0), ("first", 1), ("second", 0)]

@@ -16,13 +16,12 @@ from mustela.model import Headers
 from mustela.plan.ticket import Ticket
 from mustela.state.packing import zstandard_module
 
-__all__ = ["CODECS", "Batch", "Rows", "codec_of", "cut", "sum_of"]
+__all__ = ["CODECS", "HEAD_BYTES", "Batch", "Rows", "codec_of", "cut", "whole_head"]
 
 HEAD_BYTES = 61
 _ROW_BYTES_MAX = 16
 """What stands around the key and the value of a row without headers."""
 _TRANSACTIONAL = 0x10
-_CRC_FROM = 21
 _TAIL = struct.Struct(">hiqqqhii")
 _HEAD = struct.Struct(">qiibI")
 _AT_LENGTH = 12
@@ -57,8 +56,19 @@ def _long_varint(number: int) -> bytes:
 
 
 _NULL = varint(-1)
-sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
-"""The sum of the bytes of a batch behind it."""
+_sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
+_sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
+
+
+def whole_head(tail: bytes, records: bytes) -> bytes:
+    """Return the head of a batch, which has the sum of all that follows.
+
+    Args:
+        tail: What stands behind the sum in the head.
+        records: What stands behind the head.
+    """
+    length = HEAD_BYTES - _AT_LENGTH + len(records)
+    return _HEAD.pack(0, length, -1, _MAGIC, _sum_on(_sum_of(tail), records)) + tail
 
 
 def _gzip(data: bytes) -> bytes:
@@ -135,14 +145,19 @@ class Batch:
         """Bytes of it, before it is compressed."""
         return len(self.records)
 
-    def encode(self, ticket: Ticket, sequence: int, codec: str = "none") -> bytes:
-        """Return the batch as brokers store it.
+    def encode(self, ticket: Ticket, sequence: int, codec: str = "none") -> tuple[bytes, bytes]:
+        """Return the batch as brokers store it: its head, and what stands behind it.
 
         Args:
             ticket: The transaction it belongs to.
             sequence: The number of its first row among those of this transaction and partition.
             codec: How it is compressed: one of `CODECS`.
         """
+        tail, records = self.tail(ticket, sequence, codec)
+        return whole_head(tail, records), records
+
+    def tail(self, ticket: Ticket, sequence: int, codec: str) -> tuple[bytes, bytes]:
+        """Return the batch without what stands before the rest of it in its head."""
         chosen, stamps = CODECS[codec], self.rows.timestamps
         if isinstance(stamps, int):
             first = last = stamps
@@ -158,9 +173,8 @@ class Batch:
             ticket.producer_epoch,
             sequence,
             len(self),
-        ) + chosen.pack(self.records)
-        length = _CRC_FROM + len(tail) - _AT_LENGTH
-        return _HEAD.pack(0, length, -1, _MAGIC, sum_of(tail)) + tail
+        )
+        return tail, chosen.pack(self.records)
 
     def halves(self) -> list[Batch]:
         """Return the same rows in two batches."""
@@ -178,7 +192,8 @@ def cut(rows: Rows, batch_bytes: int) -> list[Batch]:
     """
     found: list[Batch] = []
     start, size = 0, HEAD_BYTES
-    for at, own in enumerate(_sizes(rows)):
+    # Where all rows go into one batch, which is usual for short ones, no row is looked at.
+    for at, own in () if _fits(rows, batch_bytes) else enumerate(_sizes(rows)):
         size += own
         if size > batch_bytes and at > start:
             found.append(Batch(rows, start, at, _records(rows, start, at)))
@@ -189,13 +204,31 @@ def cut(rows: Rows, batch_bytes: int) -> list[Batch]:
     return found
 
 
+def _fits(rows: Rows, batch_bytes: int) -> bool:
+    """Say whether one batch surely has room for all rows, if that can be seen at a glance."""
+    headers, extra = rows.headers, 0
+    if headers:
+        if any(some is not headers[0] for some in headers):
+            return False
+        extra = _header_bytes(headers[0])
+    try:
+        size = sum(map(len, rows.keys)) + sum(map(len, rows.values))  # type: ignore[arg-type]
+    except TypeError:  # None has no length
+        return False
+    return HEAD_BYTES + size + len(rows.values) * (_ROW_BYTES_MAX + extra) <= batch_bytes
+
+
+def _header_bytes(headers: Headers) -> int:
+    return sum(_ROW_BYTES_MAX + len(name) * 4 + len(data or b"") for name, data in headers)
+
+
 def _sizes(rows: Rows) -> Iterator[int]:
     """Yield what each row takes, at most."""
     headers, last, extra = rows.headers, None, 0
     for at, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
         if headers is not None and headers[at] is not last:  # often all rows have the same
             last = headers[at]
-            extra = sum(_ROW_BYTES_MAX + len(name) * 4 + len(data or b"") for name, data in last)
+            extra = _header_bytes(last)
         yield _ROW_BYTES_MAX + extra + (len(key) if key else 0) + (len(value) if value else 0)
 
 
@@ -216,15 +249,16 @@ def _records(rows: Rows, start: int, stop: int) -> bytes:
         else:
             size = len(key)
             key_size = looked[size] if size < known else _long_varint(size)
+        size = 0
         if value is None:
             value, value_size = b"", _NULL
         else:
             size = len(value)
             value_size = looked[size] if size < known else _long_varint(size)
         place = looked[delta] if delta < known else _long_varint(delta)
-        body = b"\0%b%b%b%b%b%b%b" % (time, place, key_size, key, value_size, value, tail)
-        size = len(body)
-        out += (looked[size] if size < known else _long_varint(size), body)
+        front = b"\0%b%b%b%b%b" % (time, place, key_size, key, value_size)
+        size += len(front) + len(tail)
+        out += (looked[size] if size < known else _long_varint(size), front, value, tail)
     return b"".join(out)
 
 

@@ -88,8 +88,8 @@ class Connection:
             sent()
         return self.receive(api)
 
-    def send(self, api: Api, body: bytes) -> None:
-        """Ask; each question needs one `receive`, in order."""
+    def send(self, api: Api, *body: bytes) -> None:
+        """Ask; each question needs one `receive`, in order. The body may come in parts."""
         self._asked += 1
         self._asked_at = perf_counter()
         data = frame(api, self._asked, body)

@@ -104,11 +104,11 @@ class Placing:
             tag: Comes back in `Origin.tag`.
             now_ms: The time of rows without one.
         """
-        headers = _headers(columns)
+        headers, times = _headers(columns), columns.timestamps
+        if times and min(times) < 1:
+            times = [max(1, time) for time in times]
         for place, index in self._indices(columns).items():
-            stamps: Sequence[int] | int = now_ms
-            if columns.timestamps is not None:
-                stamps = [max(1, columns.timestamps[at]) for at in index]
+            stamps = now_ms if times is None else [times[at] for at in index]
             rows = Rows(
                 [columns.keys[at] for at in index],
                 [columns.values[at] for at in index],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException
 
 from mustela.connectors.kafka.columns import Columns
-from mustela.connectors.kafka.writers.batches import cut, sum_of
+from mustela.connectors.kafka.writers.batches import HEAD_BYTES, cut, whole_head
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.placing import Placing
 from mustela.plan.sealed import SealedRows
@@ -23,9 +23,9 @@ from mustela.plan.ticket import Ticket
 __all__ = ["SealedBatch", "known_partitions", "seal"]
 
 _NOBODY = Ticket("", -1, -1, by_writing=True)
-_SUM = struct.Struct(">I")
 _PRODUCER = struct.Struct(">qhi")
-_AT_SUM, _AT_SUMMED, _AT_PRODUCER = 17, 21, 43
+_AT_PRODUCER = 22
+"""Where it stands in the tail of the head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,13 @@ class SealedBatch:
     """A batch, as brokers store it, of a transaction that is not known yet.
 
     Attributes:
-        data: The batch.
+        tail: Its head from behind the sum on.
+        records: What stands behind the head.
         count: Its rows.
     """
 
-    data: bytes
+    tail: bytes
+    records: bytes
     count: int
 
     def __len__(self) -> int:
@@ -46,15 +48,14 @@ class SealedBatch:
     @property
     def size(self) -> int:
         """Bytes of it."""
-        return len(self.data)
+        return HEAD_BYTES + len(self.records)
 
-    def encode(self, ticket: Ticket, sequence: int, _codec: str = "none") -> bytes:
+    def encode(self, ticket: Ticket, sequence: int, _codec: str = "none") -> tuple[bytes, bytes]:
         """Return it as a part of a transaction; how it is compressed was said when it was made."""
-        data = bytearray(self.data)
+        tail = bytearray(self.tail)
         numbers = ticket.producer_id, ticket.producer_epoch, sequence
-        _PRODUCER.pack_into(data, _AT_PRODUCER, *numbers)
-        _SUM.pack_into(data, _AT_SUM, sum_of(bytes(memoryview(data)[_AT_SUMMED:])))
-        return bytes(data)
+        _PRODUCER.pack_into(tail, _AT_PRODUCER, *numbers)
+        return whole_head(bytes(tail), self.records), self.records
 
 
 def known_partitions(cluster: Cluster, topic: str) -> int:
@@ -80,5 +81,5 @@ def seal(
     """
     for (topic, partition), rows in placing.sorted(columns, None, now_ms=now_ms):
         batches = cut(rows, batch_bytes)
-        made = [(batch.encode(_NOBODY, 0, codec), len(batch)) for batch in batches]
+        made = [(*batch.tail(_NOBODY, 0, codec), len(batch)) for batch in batches]
         yield SealedRows(topic, partition, made)

@@ -177,7 +177,7 @@ class SharedTransactions(ColumnSink):
         writer = self._open_writer()
         for topic, partition, batches in sealed:
             self._write_gathered((topic, partition))
-            made = (SealedBatch(data, count) for data, count in batches)
+            made = (SealedBatch(*batch) for batch in batches)
             writer.write_batches(topic, partition, made)
 
     def _write_gathered(self, place: tuple[str, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -75,12 +75,12 @@ def plain_string(text: str) -> bytes:
     return _INT16.pack(len(data)) + data
 
 
-def frame(api: Api, correlation: int, body: bytes) -> bytes:
-    """Put the length and the header in front of a request's body."""
+def frame(api: Api, correlation: int, body: Sequence[bytes]) -> bytes:
+    """Put the length and the header in front of the parts of a request's body."""
     head = struct.pack(">hhi", api.key, api.version, correlation) + plain_string(_CLIENT_ID)
     if api.flexible:
         head += NO_TAGS
-    return _INT32.pack(len(head) + len(body)) + head + body
+    return b"".join((_INT32.pack(len(head) + sum(map(len, body))), head, *body))
 
 
 class Answer:

@@ -6,6 +6,7 @@ import struct
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from time import perf_counter, sleep
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,9 +31,8 @@ from mustela.connectors.kafka.writers.wire import (
     NO_TAGS,
     Answer,
     Api,
-    compact_array,
-    compact_bytes,
     compact_string,
+    uvarint,
 )
 from mustela.model import Headers
 from mustela.plan.ticket import Ticket
@@ -254,25 +254,29 @@ class TransactionWriter:
         for leader, batches in by_leader.items():
             connection, body = self._cluster.broker(leader), self._request(batches)
             self._under_way.append((connection, batches))
-            connection.send(self._api, body)
+            connection.send(self._api, *body)
 
     @property
     def _api(self) -> Api:
         return PRODUCE_AND_ADD if self._ticket.by_writing else PRODUCE
 
-    def _request(self, batches: Mapping[Place, _AnyBatch]) -> bytes:
-        topics: dict[str, list[bytes]] = defaultdict(list)
+    def _request(self, batches: Mapping[Place, _AnyBatch]) -> list[bytes]:
+        """Return a request in parts: batches are large, and each `+` would copy them."""
+        topics: dict[str, list[tuple[bytes, bytes, bytes]]] = defaultdict(list)
         for (topic, partition), batch in batches.items():
             sequence = self._lanes[topic, partition].sequence
-            data = batch.encode(self._ticket, sequence, self._codec)
-            topics[topic].append(struct.pack(">i", partition) + compact_bytes(data) + NO_TAGS)
-        each = (
-            compact_string(topic) + compact_array(partitions) + NO_TAGS
-            for topic, partitions in topics.items()
-        )
+            head, records = batch.encode(self._ticket, sequence, self._codec)
+            size = uvarint(len(head) + len(records) + 1)
+            topics[topic].append((struct.pack(">i", partition) + size + head, records, NO_TAGS))
         limits = struct.pack(">hi", _ALL_REPLICAS, int(self._options.timeout * 1000))
         identity = compact_string(self._ticket.transactional_id)
-        return identity + limits + compact_array(each) + NO_TAGS
+        parts = [identity, limits, uvarint(len(topics) + 1)]
+        for topic, partitions in topics.items():
+            parts += (compact_string(topic), uvarint(len(partitions) + 1))
+            parts += chain.from_iterable(partitions)
+            parts.append(NO_TAGS)
+        parts.append(NO_TAGS)
+        return parts
 
     def _receive(self) -> None:
         trouble: KafkaError | None = None
