@@ -4,7 +4,8 @@ Word count runs on the hosts of the tests' rig, twice: with a second home for ea
 without. Each time a large state is built first. Then small epochs follow each other: what they
 cost, and how often a lane is away from home. Then an executor is killed between two epochs and the
 host of another one is cut off: how long it takes until a line that comes just then is counted.
-With ``--load`` and numbers of executors it tells the processor time of a line in large epochs.
+With ``--load`` and numbers of executors it tells the processor time of a line in large epochs, of
+word count and of lines of 1 KB that are copied.
 All hosts share the cores of one machine, so only ratios say something. Needs root.
 """
 
@@ -16,20 +17,38 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.process_tree import read_all
+from tests.cluster.program import Program
 from tests.cluster.rig import Cluster, Host
 from tests.cluster.test_homes import GROUPS
 from tests.cluster.test_state import home_on
-from tests.cluster.word_count import Lines, counting
+from tests.cluster.word_count import TOPICS, Lines, counting
 from tests.patience import looks
 
 LINES, VOCABULARY = 1_500_000, 66_000
 WORDS, EPOCHS, BATCH = 5, 30, 50
+KILOBYTE = 1_000
+LIGHTER = {"word_count": 1, "stateless": 4}
+"""By how much fewer lines there are of a kind of work."""
+
+COPYING = {
+    "copying.py": """
+from mustela import App, StreamsBuilder
+
+app = App(application_id="copying")
+
+@app.topology
+def build(builder: StreamsBuilder) -> None:
+    lines = builder.stream("lines", key=str, value=bytes)
+    lines.filter(lambda _key, line: line != b"").to("counts")
+"""
+}
 _LOOK_S = 0.02
 
 
@@ -98,13 +117,14 @@ def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
             return row
 
 
-def measure_load(executors: int, writers: str, lines_count: int) -> dict[str, Any]:
+def measure_load(executors: int, work: str, lines_count: int) -> dict[str, Any]:
     """Return the processor time of a line with so many executors; with none it is ``local[2]``."""
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         workers = cluster.add_workers(*(f"h{n}" for n in range(executors))) if executors else []
-        words = ["--set", f"commit.writers={writers}", "--set", "state.standby_replicas=0"]
         master = None if executors else "local[2]"
-        with counting(cluster, *words, vocabulary=VOCABULARY, master=master) as lines:
+        sets = ["--set", "state.standby_replicas=0"]
+        running = _copying if work == "stateless" else _counting
+        with running(cluster, master, sets) as lines:
             driver = lines.program.host
             for _ in range(2):  # what is compiled and cached is there, and all state is
                 lines.send_all()
@@ -118,13 +138,34 @@ def measure_load(executors: int, writers: str, lines_count: int) -> dict[str, An
             spent = cpu_seconds([driver, *workers]) - before
             share = (cpu_seconds([driver]) - mine) / spent
         return {
+            "work": work,
             "executors": executors,
-            "writers": writers,
             "cpu_us_per_line": 1e6 * spent / lines_count,
             "share_of_driver": share,
             "epochs": len(lines.program.events("epoch")) - since,
             "seconds": took,
         }
+
+
+@contextmanager
+def _counting(cluster: Cluster, master: str | None, sets: list[str]) -> Generator[Lines]:
+    """Count words; each has been counted as often as it was sent when the block ends."""
+    with counting(cluster, *sets, vocabulary=VOCABULARY, master=master) as lines:
+        yield lines
+
+
+@contextmanager
+def _copying(cluster: Cluster, master: str | None, sets: list[str]) -> Generator[Lines]:
+    """Copy lines of 1 KB; each has been copied once when the block ends."""
+    program = Program(cluster, cluster.add("driver"), COPYING, TOPICS)
+    lines = Lines(program, vocabulary=10_000, width=KILOBYTE // WORDS)
+    with program.running("copying:app", "--master", master or cluster.master, *sets):
+        program.until_running()
+        yield lines
+        words = lines.expected.total()
+        copied = (row.value or b"" for row in program.committed("counts"))
+        found = Counter(word for line in copied for word in line.decode().split())
+    assert found == lines.expected, f"{found.total()} words of {words}"
 
 
 def _copied(*hosts: Host) -> bool:
@@ -150,11 +191,12 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=VOCABULARY)
     parser.add_argument("--width", type=int, default=6, help="bytes of a word, at least")
     parser.add_argument("--load", type=int, nargs="*", help="numbers of executors; 0 is local[2]")
-    parser.add_argument("--writers", nargs="*", default=["auto"])
+    parser.add_argument("--work", nargs="*", default=["word_count", "stateless"])
     parser.add_argument("--lines", type=int, default=LINES, help="of a load")
     given = parser.parse_args()
-    for executors, writers in product(given.load or (), given.writers):
-        print(json.dumps(measure_load(executors, writers, given.lines)), flush=True)
+    for work, executors in product(given.work, given.load or ()):
+        count = given.lines // LIGHTER[work]
+        print(json.dumps(measure_load(executors, work, count)), flush=True)
     if given.load is not None:
         return
     for replicas in given.replicas:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
-from mustela.connectors.kafka.tools import TailOptions, tail
+from mustela.connectors.kafka.tools import TailedRecord, TailOptions, tail
 from mustela.java import find_java
 from tests.cluster.rig import SPARK, Cluster, Host
 from tests.patience import PATIENCE_S, looks
@@ -107,8 +107,12 @@ class Program:
 
     def rows(self, topic: str) -> list[tuple[str, str]]:
         """Return the committed rows of a topic, as text."""
-        found = tail(self.properties, topic, TailOptions(until_end=True))
+        found = self.committed(topic)
         return [((row.key or b"").decode(), (row.value or b"").decode()) for row in found]
+
+    def committed(self, topic: str) -> Iterator[TailedRecord]:
+        """Yield the committed records of a topic."""
+        return tail(self.properties, topic, TailOptions(until_end=True))
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of a kind so far."""
@@ -140,7 +144,7 @@ class Program:
     def latest(self, topic: str) -> dict[str, int]:
         """Return the last committed number of each key."""
         found: dict[str, int] = {}
-        for row in tail(self.properties, topic, TailOptions(until_end=True)):
+        for row in self.committed(topic):
             assert row.key is not None
             assert row.value is not None
             found[row.key.decode()] = int.from_bytes(row.value, "big", signed=True)
