@@ -24,6 +24,7 @@ import pyspark
 from mustela.java import find_java
 from mustela.spark.jvm import MODULE_OPTIONS
 from mustela_dev import BrokerOptions, DevelopmentBroker
+from mustela_dev.broker.process import class_path
 from tests.broker_fixture import HEAP_MB, PROPERTIES
 from tests.cluster.network import NEW_HOST, entered, ip
 from tests.patience import looks
@@ -351,6 +352,7 @@ class Cluster(Hosts):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
+        class_path()  # fetched while there is a way to it: the bridge leads nowhere else
         self.master = _MASTER
         self.broker = DevelopmentBroker(
             self.shared / "broker",
