@@ -38,14 +38,19 @@ def program_with(cluster: Cluster, python: Path) -> Program:
     return Program(cluster, cluster.add("driver"), FILES, TOPICS, executors_python=python)
 
 
+def counts_with(program: Program, *words: str) -> None:
+    """Run a program with further words of the command, and see it count some lines."""
+    with program.running(RUN, "--master", program.cluster.master, *words):
+        lines = Lines(program)
+        lines.send(300)
+        lines.until_counted()
+
+
 def test_mustela_comes_with_the_program(cluster: Cluster) -> None:
     """Nothing of it is on the hosts of executors, and the words are counted."""
     python = bare_python(cluster.shared / "bare")
     program = program_with(cluster, python)
-    with program.running(RUN, "--master", cluster.master):
-        lines = Lines(program)
-        lines.send(300)
-        lines.until_counted()
+    counts_with(program)
 
 
 def test_another_version_there_gives_way(cluster: Cluster) -> None:
@@ -57,10 +62,7 @@ def test_another_version_there_gives_way(cluster: Cluster) -> None:
     (own / "mustela-0.0.1.dist-info").mkdir()
     (own / "mustela-0.0.1.dist-info/METADATA").write_text(OTHER, encoding="utf-8")
     program = program_with(cluster, python)
-    with program.running(RUN, "--master", cluster.master):
-        lines = Lines(program)
-        lines.send(300)
-        lines.until_counted()
+    counts_with(program)
 
 
 def test_an_archive_brings_all_that_mustela_needs(cluster: Cluster) -> None:
@@ -69,10 +71,7 @@ def test_an_archive_brings_all_that_mustela_needs(cluster: Cluster) -> None:
     archive = shutil.make_archive(str(cluster.shared / "env"), "gztar", cluster.shared / "bare")
     program = program_with(cluster, Path("./env/bin/python"))
     given = f"spark.spark.archives={archive}#env"
-    with program.running(RUN, "--master", cluster.master, "--set", given):
-        lines = Lines(program)
-        lines.send(300)
-        lines.until_counted()
+    counts_with(program, "--set", given)
 
 
 def test_what_mustela_needs_is_named_with_the_host(cluster: Cluster) -> None:

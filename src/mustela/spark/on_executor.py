@@ -19,7 +19,7 @@ _WHEELS = ("mustela-", ".whl")
 
 
 def choose(path: list[str], wheel: Path) -> list[str]:
-    """Return where to look for modules: in the wheel first, last, or not at all.
+    """Return where to look for modules: in the wheel first, or not at all.
 
     Args:
         path: Where Python looks, with the wheel or without.
