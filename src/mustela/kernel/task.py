@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from mustela.faultpoints import reach
 from mustela.kernel.calls.tape import KeepingDesk
@@ -36,6 +36,9 @@ from mustela.state.interfaces import Committed, Environment, Rows, Snapshot
 from mustela.state.overlay import Overlay
 
 __all__ = ["LaneGroup", "LaneTask", "LoggedRows", "Lookups", "SourceTask", "TaskSite"]
+
+_KEYS_AT_A_TIME: Final = 1_000
+"""Of so many keys the groups are found, until all groups of the lane are."""
 
 
 class Lookups(NamedTuple):
@@ -364,11 +367,16 @@ class LaneTask:
         """Return the key groups that have records or need to run without any."""
         groups: set[int] = set()
         if self._stage.stores:
-            key_groups = self._site.key_groups
+            groups.update(self._due)
+            key_groups, own = self._site.key_groups, self._site.lane_of.count(self._report.task)
             for name, batch in inputs.items():
                 suffix = self._site.wired.exchanges[name].key.group_suffix
-                groups.update(row_groups(batch.key_bytes or (), key_groups, suffix=suffix))
-            groups.update(self._due)
+                keys = batch.key_bytes or []
+                for start in range(0, len(keys), _KEYS_AT_A_TIME):
+                    if len(groups) == own:
+                        break  # the lane has no others
+                    some = keys[start : start + _KEYS_AT_A_TIME]
+                    groups.update(row_groups(some, key_groups, suffix=suffix))
         return sorted(groups)
 
     def _due_groups(self) -> set[int]:

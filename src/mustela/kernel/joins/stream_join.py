@@ -495,7 +495,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             rows.batch,
             results.rows,
             closes=closes,
-            groups=lambda: self._groups_of(key_bytes),
+            groups=lambda: self._result_groups(rows, results, key_bytes),
         )
         node = self.node
         keys, left, right = columns
@@ -504,6 +504,12 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         called = columns if node.with_key else (left, right)
         made, failed = call_each(node.joiner, called, on_failure)
         return without(before.with_values(made), failed)
+
+    def _result_groups(self, rows: JoinRows, results: _Results, key_bytes: list[Any]) -> list[int]:
+        """Return the key group of each result: that of the row that caused it, if one did."""
+        if results.closed:
+            return self._groups_of(key_bytes)
+        return [rows.groups[row] for row in results.rows]
 
     def _groups_of(self, key_bytes: list[Any]) -> list[int]:
         store = self._sides[LEFT].store

@@ -75,6 +75,7 @@ class SinkOperator(Operator[SinkNode]):
             return
         if self._key.group_suffix and self.node.partitioner is None:
             partitions = self._partitions_of_windows(topics, keys)
+        turns = self.step.turns
         rows = SinkRows(
             step=self.step.name,
             topic=self.node.topic if isinstance(self.node.topic, str) else topics or [],
@@ -83,7 +84,7 @@ class SinkOperator(Operator[SinkNode]):
             timestamps=batch.timestamps,
             headers=batch.headers,
             partitions=partitions,
-            places=places_of(batch.order, self.step.turns),
+            places=places_of(batch.order, turns) if turns else None,
             spread=self.step.spread,
         )
         self.context.output().rows.append(rows)
