@@ -35,9 +35,9 @@ _CLUSTER = {
     # The loss of a host is found out in seconds: until then an epoch waits for it. A driver that
     # was stopped for so long loses its executors, and the epoch runs again.
     "spark.network.timeout": "20s",
-    "spark.network.timeoutInterval": "5s",
+    # How often the driver looks whose heartbeat is that old: a host is given up so much later.
+    "spark.network.timeoutInterval": "200ms",
     "spark.executor.heartbeatInterval": "4s",
-    "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
     # What a lost host held is gone with it; fetching from it again and again only takes time.
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "1s",

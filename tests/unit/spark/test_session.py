@@ -157,6 +157,15 @@ def test_a_long_pause_ends_nothing_where_driver_and_executor_are_one() -> None:
     assert cluster["spark.network.timeout"] == "20s"
 
 
+def test_a_host_is_given_up_as_soon_as_the_limit_has_passed_and_the_limit_is_the_users() -> None:
+    """The driver looks often whose heartbeat is too old, and one property alone says what is."""
+    cluster = properties_for({"spark.master": STANDALONE})
+    assert cluster["spark.network.timeoutInterval"] == "200ms"
+    longer = properties_for({"spark.master": STANDALONE, "spark.network.timeout": "60s"})
+    assert longer["spark.network.timeout"] == "60s"
+    assert "spark.storage.blockManagerHeartbeatTimeoutMs" not in longer, "it would be the limit"
+
+
 def test_a_start_that_spark_refuses_is_told_in_sparks_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
