@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from mustela import DataError, JoinWindows, StreamsBuilder, TopologyTestDriver
-from mustela.kernel.joins import stream_join
 from mustela.plan.keygroups import key_group
 from mustela.plan.plan import Plan
 from mustela.planner.options import PlanOptions
@@ -418,16 +417,15 @@ def stored(driver: TopologyTestDriver) -> dict[str, list[bytes]]:
 @every_kind
 @given(records=RECORDS, spans=SPANS, cuts=st.lists(st.integers(1, 12), max_size=8))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_long_lists_and_large_batches_are_handled_in_parts(
+def test_long_lists_are_handled_in_parts(
     kind: Kind, records: list[Came], spans: Spans, cuts: list[int]
 ) -> None:
-    """A list that grew too long is sealed, a batch is joined bit by bit: neither shows."""
+    """A list that grew too long is sealed, and that does not show."""
     records = numbered(records)
     epochs = cut(records, cuts)
     expected = model(kind, spans).all(in_merged_order(epochs))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_bytes, "ROW_BYTES_MAX", 60)
-        patch.setattr(stream_join, "PART_ROWS", 3)
         patch.setattr(waiting, "BLOCK_ROWS", 2)
         got = run(topology(kind, spans), epochs, crash_after_every_record=True)
     assert got == expected
@@ -451,7 +449,6 @@ def test_what_waits_is_handled_in_parts_and_merged(
     model = WatermarkJoinModel(kind, before=before, after=after, grace=grace)
     expected = model.all(with_order_times(records))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_join, "PART_ROWS", 3)
         patch.setattr(waiting, "BLOCK_ROWS", 2)
         patch.setattr(waiting, "PARTS_MAX", 0)
         options = {"crash_after_every_record": True}

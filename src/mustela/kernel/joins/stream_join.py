@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any, Final
 
 from mustela.kernel.core.each import call_each, drop, without
@@ -13,8 +13,9 @@ from mustela.kernel.core.encode import encode_column, failing
 from mustela.kernel.core.keyed import KeyedOperator
 from mustela.kernel.core.operator import EXCHANGED
 from mustela.kernel.joins.stream_join_origins import JoinOrigins
-from mustela.kernel.joins.stream_join_part import Part, Reach
-from mustela.kernel.joins.stream_join_rows import KeyRows, SideRows, insert
+from mustela.kernel.joins.stream_join_part import Part, Reach, places_by_group
+from mustela.kernel.joins.stream_join_results import JoinResults
+from mustela.kernel.joins.stream_join_rows import KeyRows, Seen, SideRows, insert
 from mustela.kernel.joins.stream_join_spans import SPAN_BYTES, RecordSpans
 from mustela.kernel.joins.stream_join_time import JoinRows, join_clock
 from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords
@@ -27,9 +28,6 @@ __all__ = ["StreamJoinOperator"]
 
 LEFT, RIGHT = 0, 1
 
-PART_ROWS: Final = 50_000
-"""How many rows are joined at a time: few enough to stay in the cache."""
-
 
 @dataclass(slots=True)
 class _Side:
@@ -41,38 +39,6 @@ class _Side:
     batch: Batch
     keys: list[Any]
     values: list[Any]
-
-
-@dataclass(slots=True)
-class _Results:
-    """Results being built, as columns.
-
-    Attributes:
-        rows: The row that caused each; for a closed window's result, -1 minus its place in
-            `closed`.
-        others: The partner's value as bytes, or None.
-        times: Timestamps.
-        closed: The closed windows with results, each with the row that closed it, or -1.
-    """
-
-    rows: list[int] = field(default_factory=list[int])
-    others: list[bytes | None] = field(default_factory=list[bytes | None])
-    times: list[int] = field(default_factory=list[int])
-    closed: list[tuple[Closed, bytes, int]] = field(default_factory=list[tuple[Closed, bytes, int]])
-
-    def adders(
-        self,
-    ) -> tuple[Callable[[int], None], Callable[[bytes], None], Callable[[int], None]]:
-        """Return functions that append a row, a partner and a timestamp, for use in hot loops."""
-        return self.rows.append, self.others.append, self.times.append
-
-    def add_closed(self, closed: Closed, cause: int, time: int) -> None:
-        """Add the records of a closed window."""
-        for value in closed.values:
-            self.closed.append((closed, value, cause))
-            self.rows.append(-len(self.closed))
-            self.others.append(None)
-            self.times.append(time)
 
 
 _Met = tuple[Sequence[int], Sequence[bytes]]
@@ -99,10 +65,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         kept = (node.left,) if node.single_store else (node.left, node.right)
         stores = [self.lane_store(spec) for spec in kept]
         self._outer = node.outer_sides
-        self._sides = [
-            SideRows(store, segment_ms=window.segment_ms, waits=waits)
-            for store, waits in zip(stores, self._outer, strict=False)
-        ]
+        self._sides = [SideRows(store, segment_ms=window.segment_ms) for store in stores]
         unmatched = None if node.unmatched is None else self.lane_store(node.unmatched)
         self._clock = join_clock(self, stores, unmatched)
         self._reach = Reach(
@@ -121,9 +84,15 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             return self._process_self(sides[LEFT])
         rows = self._merged(sides)
         self._judge(rows)
-        results = _Results()
-        for start in range(0, len(rows.order), PART_ROWS):
-            self._match(rows, rows.order[start : start + PART_ROWS], results)
+        results = JoinResults()
+        if rows.nulls:
+            self._add_without_key(rows, results)
+        for group, places in places_by_group(rows):
+            part = self._part(rows, group, places)
+            if self._waiting is None:
+                self._match_inner(part, results)
+            else:
+                self._match_outer(self._waiting, rows, part, results)
         return self._joined(rows, results)
 
     def _side(self, side: int, batch: Batch) -> _Side:
@@ -206,61 +175,114 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         """Set, for each row, event time and how far back the other side still has records."""
         rows.groups = self._groups_of(rows.keys)
         self._clock.judge(rows)
+        rows.newest_floor = max(rows.floors, default=0)
 
-    def _part(self, rows: JoinRows, order: Sequence[int]) -> Part:
-        lefts = rows.lefts
-        columns = (rows.keys, rows.times, rows.values, rows.groups, rows.floors)
-        keys, times, values, groups, floors = ([column[row] for row in order] for column in columns)
-        rights = [row >= lefts for row in order]
-        lows, highs = self._reach.spans(times, floors, rights)
+    def _part(self, rows: JoinRows, group: int, places: tuple[list[int], list[int]]) -> Part:
+        """Return the rows at some places, left ones and right ones, as columns."""
+        order, lefts = rows.order, len(places[LEFT])
+        both = places[LEFT] + places[RIGHT]
+        some = [order[place] for place in both]
+        keys = [rows.keys[row] for row in some]
+        times = [rows.times[row] for row in some]
+        values = [rows.values[row] for row in some]
+        lows, highs = self._reach.spans(LEFT, times[:lefts])
+        right_lows, right_highs = self._reach.spans(RIGHT, times[lefts:])
+        lows += right_lows
+        highs += right_highs
+        if min(lows) < max(rows.newest_floor, 0):
+            floors = [rows.floors[row] for row in some]
+            lows = [max(low, floor, 0) for low, floor in zip(lows, floors, strict=True)]
         if self._spans is not None:
-            lows, highs = self._spans.narrowed((times, rights, keys, values), lows, highs)
-        return Part(order, rights, keys, times, values, groups, lows, highs)
+            self._spans.narrow(times[:lefts], values, lows, highs)
+        return Part(group, lefts, both, some, keys, times, values, lows, highs)
 
     # --- matching -----------------------------------------------------------------------------
 
-    def _match(self, rows: JoinRows, order: Sequence[int], results: _Results) -> None:
-        """Find the partners of each row, keep it, and close the windows that have ended."""
-        part = self._part(rows, order)
-        for group, places in part.by_group(nulls=rows.nulls):
-            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
-                looks, came = part.look(places[other]), part.records(places[side])
-                self._sides[side].handle(group, looks, came)
-        if self._waiting is None:
-            self._match_inner(rows, part, results)
-        else:
-            self._match_outer(rows, part, results)
-        for kept in self._sides:
-            kept.forget()
+    def _kept(self, part: Part) -> tuple[dict[bytes, KeyRows], dict[bytes, KeyRows]]:
+        """Return the stored records of each side that rows may match, and then keep the rows."""
+        left, right = part.bounds(LEFT), part.bounds(RIGHT)
+        on_left = self._sides[LEFT].handle(part, right, left)
+        return on_left, self._sides[RIGHT].handle(part, left, right)
 
-    def _match_inner(self, rows: JoinRows, part: Part, results: _Results) -> None:
-        lows, highs, times, values = part.lows, part.highs, part.times, part.values
-        spans = self._spans
-        left, right = self._sides
-        add_row, add_other, add_time = results.adders()
-        for at, (row, key, time, on_right) in enumerate(
-            zip(part.rows, part.keys, times, part.rights, strict=True)
-        ):
-            if rows.nulls and (key is None or values[at] is None):
+    def _match_inner(self, part: Part, results: JoinResults) -> None:
+        """Find the partners of each row, and keep it.
+
+        Only keys with several records on a side need to be gone through record by record.
+        """
+        on_left, on_right = self._kept(part)
+        lefts, rights, repeated = part.last_by_key()
+        places, times, values, lows, highs = (
+            part.places,
+            part.times,
+            part.values,
+            part.lows,
+            part.highs,
+        )
+        spans, in_turn = self._spans, set[bytes]()
+        add_place, add_other = results.places.append, results.others.append
+        add_time = results.times.append
+        for key in filter(lefts.__contains__, rights):
+            if key in on_left or key in on_right or key in repeated:
+                in_turn.add(key)
                 continue
-            mine, side = (right, left) if on_right else (left, right)
-            if key in side.fresh:
-                partner = side.fresh[key]
-                other = times[partner]
-                if lows[at] <= other <= highs[at] and (
-                    spans is None or not on_right or spans.meeting(time, [other], [values[partner]])
-                ):
-                    add_row(row)
-                    add_other(values[partner])
-                    add_time(other if other > time else time)
-            elif key in side.by_key:
-                self._add_many(results, part, at, side.by_key[key])
-            if key in mine.fresh or key in mine.by_key:
-                mine.add(part, at)
-            else:
-                mine.fresh[key] = at
+            left, at = lefts[key], rights[key]
+            partner = left
+            if places[left] > places[at]:
+                partner, at = at, left
+            time, other = times[at], times[partner]
+            if lows[at] <= other <= highs[at] and (
+                spans is None or at == left or spans.meeting(time, [other], [values[partner]])
+            ):
+                add_place(places[at])
+                add_other(values[partner])
+                add_time(other if other > time else time)
+        for known, bounds in ((on_right, part.bounds(LEFT)), (on_left, part.bounds(RIGHT))):
+            if known:
+                keys = part.keys[bounds]
+                for at in compress(range(bounds.start, bounds.stop), map(known.__contains__, keys)):
+                    key = part.keys[at]
+                    if key not in in_turn:
+                        self._add_many(results, part, at, known[key])
+        if in_turn:
+            self._match_in_turn(part, in_turn, (Seen(on_left), Seen(on_right)), results)
 
-    def _add_many(self, results: _Results, part: Part, at: int, known: KeyRows) -> _Met:
+    def _match_in_turn(
+        self, part: Part, keys: set[bytes], sides: tuple[Seen, Seen], results: JoinResults
+    ) -> None:
+        """Find the partners of the rows of some keys, in merged order."""
+        left, right = sides
+        for at in part.in_turn():
+            key = part.keys[at]
+            if key in keys:
+                mine, side = (left, right) if at < part.lefts else (right, left)
+                self._partners(results, part, at, side)
+                mine.add(part, at)
+
+    def _partners(self, results: JoinResults, part: Part, at: int, side: Seen) -> _Met:
+        """Add the matches of a row; return the times and values of its partners."""
+        key = part.keys[at]
+        if key not in side.fresh:
+            return (
+                self._add_many(results, part, at, side.by_key[key])
+                if key in side.by_key
+                else _NOBODY
+            )
+        partner = side.fresh[key]
+        time, other, raw = part.times[at], part.times[partner], part.values[partner]
+        if not part.lows[at] <= other <= part.highs[at]:
+            return _NOBODY
+        if (
+            self._spans is not None
+            and at >= part.lefts
+            and not self._spans.meeting(time, [other], [raw])
+        ):
+            return _NOBODY
+        results.places.append(part.places[at])
+        results.others.append(raw)
+        results.times.append(other if other > time else time)
+        return [other], [raw]
+
+    def _add_many(self, results: JoinResults, part: Part, at: int, known: KeyRows) -> _Met:
         """Add the matches of a row among the records of its key; return their times and values."""
         theirs, raws = known
         start = bisect_left(theirs, part.lows[at])
@@ -268,106 +290,92 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if end <= start:
             return _NOBODY
         time, met, values = part.times[at], theirs[start:end], raws[start:end]
-        if self._spans is not None and part.rights[at]:
+        if self._spans is not None and at >= part.lefts:
             places = self._spans.meeting(time, met, values)
             met, values = [met[n] for n in places], [values[n] for n in places]
-        results.rows.extend(repeat(part.rows[at], len(met)))
+        results.places.extend(repeat(part.places[at], len(met)))
         results.others.extend(values)
         results.times.extend([max(other, time) for other in met])
         return met, values
 
-    def _match_outer(self, rows: JoinRows, part: Part, results: _Results) -> None:
-        waiting = self._waiting
-        assert waiting is not None
-        lows, highs, times, values = part.lows, part.highs, part.times, part.values
-        now, triggers, nexts, spans = rows.now, rows.triggers, waiting.nexts, self._spans
-        until, oldest = max(map(now.__getitem__, part.rows)), min(times)
-        for group in sorted(set(part.groups)):
-            waiting.begin(group, until, oldest)
-        left, right = self._sides
-        add_row, add_other, add_time = results.adders()
-        for at, (row, key, time, group, on_right) in enumerate(
-            zip(part.rows, part.keys, times, part.groups, part.rights, strict=True)
-        ):
+    def _match_outer(
+        self, waiting: WaitingRecords, rows: JoinRows, part: Part, results: JoinResults
+    ) -> None:
+        """Find the partners of each row, keep it, and close the windows that have ended."""
+        group, lefts, now = part.group, part.lefts, rows.now
+        waiting.begin(group, max([now[row] for row in part.rows]), min(part.times))
+        left, right = map(Seen, self._kept(part))
+        for side, seen in enumerate((left, right)):
+            if self._outer[side]:
+                seen.note_stored()
+        triggers, nexts = rows.triggers, waiting.nexts
+        for at in part.in_turn():
+            row = part.rows[at]
             if triggers[row] and nexts[group] < now[row]:
-                self._close(waiting, rows, row, results)
-            if key is None or values[at] is None:
-                self._add_without_key(rows, row, results)
-                continue
-            mine, side = (right, left) if on_right else (left, right)
-            met = _NOBODY
-            if key in side.fresh:
-                partner = side.fresh[key]
-                other, raw = times[partner], values[partner]
-                if lows[at] <= other <= highs[at] and (
-                    spans is None or not on_right or spans.meeting(time, [other], [raw])
-                ):
-                    add_row(row)
-                    add_other(raw)
-                    add_time(other if other > time else time)
-                    met = [other], [raw]
-            elif key in side.by_key:
-                met = self._add_many(results, part, at, side.by_key[key])
+                self._close(waiting, rows, row, part.places[at], results)
+            mine, side = (left, right) if at < lefts else (right, left)
+            met = self._partners(results, part, at, side)
             if met[0]:
-                self._met(waiting, rows, row, met)
+                self._met(waiting, part, at, met, side.stored)
             else:
-                self._unmet(waiting, rows, row, highs[at], results)
-            if key in mine.fresh or key in mine.by_key:
-                mine.add(part, at)
-            else:
-                mine.fresh[key] = at
+                self._unmet(waiting, part, at, now[row], results)
+            mine.add(part, at)
 
-    def _close(self, waiting: WaitingRecords, rows: JoinRows, row: int, results: _Results) -> None:
+    def _close(
+        self, waiting: WaitingRecords, rows: JoinRows, row: int, place: int, results: JoinResults
+    ) -> None:
         """Add the results of closed windows, before those of the row that closed them."""
         side = LEFT if row < rows.lefts else RIGHT
         for closed in waiting.take(rows.groups[row], rows.now[row], side):
-            results.add_closed(closed, self._clock.cause(row), self._opened(closed))
+            results.add_closed(closed, self._clock.cause(row), self._opened(closed), place)
 
-    def _add_without_key(self, rows: JoinRows, row: int, results: _Results) -> None:
-        """Add the result of a row that cannot have a match, if it has one."""
-        side = LEFT if row < rows.lefts else RIGHT
-        if rows.values[row] is not None and self._outer[side]:
-            self._add_alone(results, row, rows.times[row])
+    def _add_without_key(self, rows: JoinRows, results: JoinResults) -> None:
+        """Add the results of rows that cannot have a match, if they have one."""
+        for place, row in enumerate(rows.order):
+            side = LEFT if row < rows.lefts else RIGHT
+            if self._outer[side] and rows.keys[row] is None and rows.values[row] is not None:
+                results.add_alone(place, rows.times[row])
 
-    def _met(self, waiting: WaitingRecords, rows: JoinRows, row: int, met: _Met) -> None:
+    def _met(
+        self,
+        waiting: WaitingRecords,
+        part: Part,
+        at: int,
+        met: _Met,
+        stored: dict[bytes, set[int]],
+    ) -> None:
         """Stop the partners found for a row, by time and value, from waiting."""
-        side = RIGHT if row < rows.lefts else LEFT
+        side = RIGHT if at < part.lefts else LEFT
         if not self._outer[side]:
             return
-        group, key = rows.groups[row], rows.keys[row]
-        stored = self._sides[side].stored.get(key, ())
+        group, key = part.group, part.keys[at]
+        known = stored.get(key, ())
         wait, times = self._waits[side], met[0]
         if self._spans is not None and side == LEFT:  # not all records of one time may match
             heads = [raw[:SPAN_BYTES] for raw in met[1]]
             for time, span in dict.fromkeys(zip(times, heads, strict=True)):
-                waiting.discard(group, time + wait, side, span + key, stored=time in stored)
+                waiting.discard(group, time + wait, side, span + key, stored=time in known)
             return
         for time in times if len(times) == 1 else dict.fromkeys(times):
-            waiting.discard(group, time + wait, side, key, stored=time in stored)
+            waiting.discard(group, time + wait, side, key, stored=time in known)
 
     def _unmet(
-        self, waiting: WaitingRecords, rows: JoinRows, row: int, high: int, results: _Results
+        self, waiting: WaitingRecords, part: Part, at: int, now: int, results: JoinResults
     ) -> None:
         """Let a row without a partner wait, or add its result if none can come."""
-        side = LEFT if row < rows.lefts else RIGHT
+        side = LEFT if at < part.lefts else RIGHT
         if not self._outer[side]:
             return
-        time = rows.times[row]
+        time, high = part.times[at], part.highs[at]
         if self._spans is not None and side == LEFT:  # it waits as in the widest window
             high = max(time + self._reach.younger[LEFT], self._reach.highest_min or 0)
-        if high < rows.now[row]:
-            self._add_alone(results, row, time)
+        if high < now:
+            results.add_alone(part.places[at], time)
         else:
-            close, key = time + self._waits[side], rows.keys[row]
+            close, key = time + self._waits[side], part.keys[at]
             if self._spans is not None and side == LEFT:
-                key = rows.values[row][:SPAN_BYTES] + key
-            waiting.add(rows.groups[row], close, side, key, rows.values[row])
-
-    @staticmethod
-    def _add_alone(results: _Results, row: int, time: int) -> None:
-        results.rows.append(row)
-        results.others.append(None)
-        results.times.append(time)
+                key = part.values[at][:SPAN_BYTES] + key
+            waiting.add(part.group, close, side, key, part.values[at])
 
     # --- windows that close -------------------------------------------------------------------
 
@@ -386,13 +394,11 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         return closed
 
     def _close_at_end(self, waiting: WaitingRecords) -> Batch | None:
-        results = _Results()
+        results = JoinResults()
         for group, now in self._clock.ends(self._sides[LEFT].store.groups):
             waiting.begin(group, now)
             for closed in waiting.take(group, now):
-                results.add_closed(closed, -1, self._opened(closed))
-        if not results.rows:
-            return None
+                results.add_closed(closed, -1, self._opened(closed), 0)
         nothing = Batch.empty()
         return self._joined(JoinRows(nothing, 0, (), [], [], []), results)
 
@@ -430,45 +436,44 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             times=side.batch.timestamps * 2,
         )
         self._judge(rows)
-        part = self._part(rows, rows.order)
-        (store,) = self._sides
-        for group, (lefts, rights) in part.by_group(nulls=False):
-            store.handle(group, part.look([*lefts, *rights]), part.records(lefts))
-        results = _Results()
-        for at, row in enumerate(part.rows):
-            known = store.by_key.setdefault(part.keys[at], ([], []))
-            if row >= count:
-                insert(known, part.times[at], part.values[at])
-            self._add_many(results, part, at, known)
-        store.forget()
+        (store,), results = self._sides, JoinResults()
+        for group, places in places_by_group(rows):
+            part = self._part(rows, group, places)
+            by_key = store.handle(part, slice(0, len(part.rows)), part.bounds(LEFT))
+            for at in part.in_turn():
+                known = by_key.setdefault(part.keys[at], ([], []))
+                if at >= part.lefts:
+                    insert(known, part.times[at], part.values[at])
+                self._add_many(results, part, at, known)
         return self._joined(rows, results)
 
     # --- results ------------------------------------------------------------------------------
 
-    def _joined(self, rows: JoinRows, results: _Results) -> Batch | None:
+    def _joined(self, rows: JoinRows, results: JoinResults) -> Batch | None:
         """Call the joiner for all results at once."""
-        if not results.rows:
+        results.put_in_order(rows.order)
+        causes = results.rows
+        if not causes:
             return None
-        batch, lefts = rows.batch, rows.lefts
-        causes, others = results.rows, results.others
-        left_others = [raw for row, raw in zip(causes, others, strict=True) if row >= lefts]
-        right_others = [raw for row, raw in zip(causes, others, strict=True) if 0 <= row < lefts]
-        if self._spans is not None:
-            left_others = [None if raw is None else raw[SPAN_BYTES:] for raw in left_others]
-        next_left = iter(self._serdes[LEFT].deserialize_many(left_others)).__next__
-        next_right = iter(self._serdes[RIGHT].deserialize_many(right_others)).__next__
-        values = batch.values
+        values, lefts = rows.batch.values, rows.lefts
+        others = self._other_values(results, lefts)
         if not results.closed:
-            keys = [batch.keys[row] for row in causes]
+            keys = [rows.batch.keys[row] for row in causes]
             key_bytes = [rows.keys[row] for row in causes]
-            left = [values[row] if row < lefts else next_left() for row in causes]
-            right = [next_right() if row < lefts else values[row] for row in causes]
+            pairs = zip(causes, others, strict=True)
+            left = [values[row] if row < lefts else other for row, other in pairs]
+            pairs = zip(causes, others, strict=True)
+            right = [other if row < lefts else values[row] for row, other in pairs]
             return self._call(rows, results, (keys, left, right), key_bytes)
-        keys = [None if row < 0 else batch.keys[row] for row in causes]
+        keys = [None if row < 0 else rows.batch.keys[row] for row in causes]
         key_bytes = [None if row < 0 else rows.keys[row] for row in causes]
-        left = [None if row < 0 else values[row] if row < lefts else next_left() for row in causes]
+        left = [
+            None if row < 0 else values[row] if row < lefts else other
+            for row, other in zip(causes, others, strict=True)
+        ]
         right = [
-            None if row < 0 else next_right() if row < lefts else values[row] for row in causes
+            None if row < 0 else other if row < lefts else values[row]
+            for row, other in zip(causes, others, strict=True)
         ]
         for place in [place for place, row in enumerate(causes) if row < 0]:
             closed, raw, _ = results.closed[-causes[place] - 1]
@@ -480,10 +485,24 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             own[place] = self._serdes[closed.side].deserialize(raw)
         return self._call(rows, results, (keys, left, right), key_bytes)
 
+    def _other_values(self, results: JoinResults, lefts: int) -> list[Any]:
+        """Return the value of each result's partner, None if it has none."""
+        left, right = self._serdes
+        if self._spans is None and left == right:
+            return left.deserialize_many(results.others)
+        pairs = list(zip(results.rows, results.others, strict=True))
+        left_others = [raw for row, raw in pairs if row >= lefts]
+        right_others = [raw for row, raw in pairs if row < lefts]
+        if self._spans is not None:
+            left_others = [None if raw is None else raw[SPAN_BYTES:] for raw in left_others]
+        next_left = iter(left.deserialize_many(left_others)).__next__
+        next_right = iter(right.deserialize_many(right_others)).__next__
+        return [next_left() if row >= lefts else next_right() for row in results.rows]
+
     def _call(
         self,
         rows: JoinRows,
-        results: _Results,
+        results: JoinResults,
         columns: tuple[list[Any], list[Any], list[Any]],
         key_bytes: list[Any],
     ) -> Batch:
@@ -505,7 +524,9 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         made, failed = call_each(node.joiner, called, on_failure)
         return without(before.with_values(made), failed)
 
-    def _result_groups(self, rows: JoinRows, results: _Results, key_bytes: list[Any]) -> list[int]:
+    def _result_groups(
+        self, rows: JoinRows, results: JoinResults, key_bytes: list[Any]
+    ) -> list[int]:
         """Return the key group of each result: that of the row that caused it, if one did."""
         if results.closed:
             return self._groups_of(key_bytes)

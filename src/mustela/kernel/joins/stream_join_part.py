@@ -1,21 +1,14 @@
-"""Some rows of a stream-stream join, as columns that are contiguous in memory."""
+"""The rows of one key group in a stream-stream join, as columns that are contiguous in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Part", "Reach", "WindowLook"]
+from mustela.kernel.joins.stream_join_time import JoinRows
 
-
-@dataclass(frozen=True, slots=True)
-class WindowLook:
-    """Which records a batch will read, as columns: a key and a time span, both ends included."""
-
-    keys: list[bytes]
-    lows: list[int]
-    highs: list[int]
+__all__ = ["Part", "Reach", "places_by_group"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,82 +25,76 @@ class Reach:
     younger: tuple[int, int]
     highest_min: int | None
 
-    def spans(
-        self, times: list[int], floors: list[int], rights: list[bool]
-    ) -> tuple[list[int], list[int]]:
-        """Return the earliest and the latest time that each row matches.
-
-        Args:
-            times: The time of each row.
-            floors: The oldest time that the other side still has for each row.
-            rights: Whether each row is a right one.
-        """
-        (back, other_back), (ahead, other_ahead) = self.older, self.younger
-        if back == other_back and ahead == other_ahead:
-            lows, highs = [time - back for time in times], [time + ahead for time in times]
-        else:
-            older, younger = self.older, self.younger
-            lows = [time - older[right] for time, right in zip(times, rights, strict=True)]
-            highs = [time + younger[right] for time, right in zip(times, rights, strict=True)]
-        lows = [
-            low if low >= floor and low >= 0 else max(low, floor, 0)
-            for low, floor in zip(lows, floors, strict=True)
-        ]
-        least = self.highest_min
-        if least is not None:
-            highs = [high if high >= least else least for high in highs]
+    def spans(self, side: int, times: list[int]) -> tuple[list[int], list[int]]:
+        """Return the earliest and the latest time that rows of a side match."""
+        older, younger, least = self.older[side], self.younger[side], self.highest_min
+        lows, highs = [time - older for time in times], [time + younger for time in times]
+        if least is not None and highs and min(highs) < least:
+            highs = [max(high, least) for high in highs]
         return lows, highs
 
 
 @dataclass(slots=True)
 class Part:
-    """Some rows of a batch, in merged order.
+    """The rows of one key group that can have partners: all left ones, then all right ones.
 
     Attributes:
+        group: The key group.
+        lefts: How many of them are left ones.
+        places: The place of each in merged order, ascending on each side.
         rows: The rows.
-        rights: Whether each is a right one.
-        keys: Keys as bytes, None for null.
+        keys: Keys as bytes.
         times: Their times.
-        values: Values as bytes, None for null.
-        groups: The key group of each.
+        values: Values as bytes.
         lows: The earliest time of the other side that each matches.
         highs: The latest one.
     """
 
+    group: int
+    lefts: int
+    places: list[int]
     rows: Sequence[int]
-    rights: list[bool]
     keys: list[Any]
     times: list[int]
     values: list[Any]
-    groups: list[int]
     lows: list[int]
     highs: list[int]
 
-    def look(self, places: Iterable[int]) -> WindowLook:
-        """Return which records some rows read."""
-        some = list(places)
-        keys, lows, highs = self.keys, self.lows, self.highs
-        return WindowLook(
-            [keys[at] for at in some], [lows[at] for at in some], [highs[at] for at in some]
-        )
+    def bounds(self, side: int) -> slice:
+        """Return which of the rows are those of a side."""
+        return slice(self.lefts, len(self.rows)) if side else slice(0, self.lefts)
 
-    def records(self, places: Iterable[int]) -> tuple[list[bytes], list[int], list[bytes]]:
-        """Return keys, times and values of some rows."""
-        some = list(places)
-        keys, times, values = self.keys, self.times, self.values
-        return [keys[at] for at in some], [times[at] for at in some], [values[at] for at in some]
+    def in_turn(self) -> list[int]:
+        """Return where each row is in the columns, in merged order."""
+        return sorted(range(len(self.places)), key=self.places.__getitem__)
 
-    def by_group(self, *, nulls: bool) -> list[tuple[int, tuple[list[int], list[int]]]]:
-        """Return the places of left and of right rows of each key group, by key group.
+    def last_by_key(self) -> tuple[dict[bytes, int], dict[bytes, int], set[bytes]]:
+        """Return where the last row of each key is, on either side, and the keys with several.
 
-        Args:
-            nulls: Whether there may be rows without a key or a value; they are left out.
+        Those have several rows on one side.
         """
-        divided: dict[int, tuple[list[int], list[int]]] = {}
-        for at, (group, right) in enumerate(zip(self.groups, self.rights, strict=True)):
-            if nulls and (self.keys[at] is None or self.values[at] is None):
-                continue
-            if group not in divided:
-                divided[group] = ([], [])
-            divided[group][right].append(at)
-        return sorted(divided.items())
+        keys, lefts = self.keys, self.lefts
+        left = dict(zip(keys[:lefts], range(lefts), strict=True))
+        right = dict(zip(keys[lefts:], range(lefts, len(keys)), strict=True))
+        repeated: set[bytes] = set()
+        if len(left) < lefts:
+            repeated.update(keys[at] for at in range(lefts) if left[keys[at]] != at)
+        if len(right) < len(keys) - lefts:
+            repeated.update(keys[at] for at in range(lefts, len(keys)) if right[keys[at]] != at)
+        return left, right, repeated
+
+
+def places_by_group(rows: JoinRows) -> list[tuple[int, tuple[list[int], list[int]]]]:
+    """Return the places in merged order of left and of right rows of each key group, by key group.
+
+    Rows without a key or a value are left out.
+    """
+    lefts, groups = rows.lefts, rows.groups
+    divided: dict[int, tuple[list[int], list[int]]] = {
+        group: ([], []) for group in sorted(set(groups))
+    }
+    for place, row in enumerate(rows.order):
+        if rows.nulls and (rows.keys[row] is None or rows.values[row] is None):
+            continue
+        divided[groups[row]][row >= lefts].append(place)
+    return [(group, sides) for group, sides in divided.items() if sides[0] or sides[1]]

@@ -69,24 +69,21 @@ class RecordSpans:
         return found
 
     @staticmethod
-    def narrowed(
-        batch: tuple[Sequence[int], Sequence[bool], Sequence[Any], Sequence[Any]],
-        lows: list[int],
-        highs: list[int],
-    ) -> tuple[list[int], list[int]]:
-        """Return the times that rows match, left rows within their own windows.
+    def narrow(
+        times: Sequence[int], raws: Sequence[bytes], lows: list[int], highs: list[int]
+    ) -> None:
+        """Narrow the times that left rows match to their own windows.
 
         Args:
-            batch: The time of each row, whether it is a right one, its key and value as bytes.
-            lows: The earliest time that each would match in the widest window.
+            times: The time of each left row.
+            raws: Their values as bytes, and then others.
+            lows: The earliest time that each would match in the widest window, and then others.
             highs: The latest.
         """
         unpack = _SPAN.unpack_from
-        for at, (time, right, key, raw) in enumerate(zip(*batch, strict=True)):
-            if not right and key is not None and raw is not None:
-                before, after = unpack(raw)
-                lows[at], highs[at] = max(lows[at], time - before), min(highs[at], time + after)
-        return lows, highs
+        for at, time in enumerate(times):
+            before, after = unpack(raws[at])
+            lows[at], highs[at] = max(lows[at], time - before), min(highs[at], time + after)
 
     @staticmethod
     def meeting(time: int, lefts: Sequence[int], raws: Sequence[bytes]) -> list[int]:

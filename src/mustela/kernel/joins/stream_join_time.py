@@ -38,6 +38,7 @@ class JoinRows:
         groups: The key group of each; only if needed.
         now: Event time when each row is handled.
         floors: The oldest time that the other side still has for each row.
+        newest_floor: The largest of these.
         triggers: Whether a row closes windows.
     """
 
@@ -51,6 +52,7 @@ class JoinRows:
     groups: list[int] = field(default_factory=list[int])
     now: list[int] = field(default_factory=list[int])
     floors: list[int] = field(default_factory=list[int])
+    newest_floor: int = 0
     triggers: bytearray = field(default_factory=bytearray)
 
 
