@@ -13,6 +13,7 @@ from operator import le
 from typing import Any, Final
 
 from mustela.model import Headers, RecordContext
+from mustela.plan.columns import picked
 from mustela.plan.time import NEVER
 
 __all__ = ["SOURCE_ORDER", "Batch", "Order", "Origins", "RawRecord", "SourceChunk", "in_turn"]
@@ -217,7 +218,7 @@ class Batch:
     def timestamps(self) -> list[int]:
         """The timestamp of each row, in milliseconds."""
         column = self.origins.timestamps
-        return column if self.rows is None else [column[row] for row in self.rows]
+        return column if self.rows is None else picked(column, self.rows)
 
     @property
     def headers(self) -> list[Headers] | None:
@@ -225,7 +226,7 @@ class Batch:
         column = self.origins.headers
         if column is None or self.rows is None:
             return column
-        return [column[row] for row in self.rows]
+        return picked(column, self.rows)
 
     @property
     def order(self) -> list[Order] | None:
@@ -233,7 +234,7 @@ class Batch:
         column = self.origins.order
         if column is None or self.rows is None:
             return column
-        return [column[row] for row in self.rows]
+        return picked(column, self.rows)
 
     @property
     def raws(self) -> list[RawRecord | None] | None:
@@ -241,7 +242,7 @@ class Batch:
         column = self.origins.raws
         if column is None or self.rows is None:
             return column
-        return [column[row] for row in self.rows]
+        return picked(column, self.rows)
 
     def with_origins(self, order: list[Order] | None, *, raws: bool = True) -> Batch:
         """Return the same rows, each as a record of its own.
@@ -322,13 +323,13 @@ class Batch:
         """Return the rows at ``index``, in that order; without keys if their bytes will do."""
         rows = self.rows
         return Batch(
-            [self.keys[i] for i in index] if keys else [],
-            [self.values[i] for i in index],
+            picked(self.keys, index) if keys else [],
+            picked(self.values, index),
             self.origins,
-            rows=list(index) if rows is None else [rows[i] for i in index],
-            olds=None if self.olds is None else [self.olds[i] for i in index],
-            key_bytes=None if self.key_bytes is None else [self.key_bytes[i] for i in index],
-            latest=None if self.latest is None else [self.latest[i] for i in index],
+            rows=list(index) if rows is None else picked(rows, index),
+            olds=None if self.olds is None else picked(self.olds, index),
+            key_bytes=None if self.key_bytes is None else picked(self.key_bytes, index),
+            latest=None if self.latest is None else picked(self.latest, index),
         )
 
     def expand(self, counts: Iterable[int], values: list[Any], keys: list[Any] | None) -> Batch:

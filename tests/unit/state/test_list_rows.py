@@ -206,10 +206,8 @@ def test_a_latecomer_reads_only_what_is_near_its_time():
         append(epochs, range(0, 1_000, 10))
         with pytest.MonkeyPatch.context() as patch:
             opened: list[bytes] = []
-            unpack = list_blocks.unpack_block
-            patch.setattr(
-                list_rows, "unpack_block", lambda row: [opened.append(row), unpack(row)][1]
-            )
+            unpack = list_blocks.open_block
+            patch.setattr(list_rows, "open_block", lambda row: [opened.append(row), unpack(row)][1])
             rows = ListRows(epochs.view, segment_ms=SEGMENT)
             found = rows.read([b"10", b"900"], [5, 895], [12, 902])
         assert set(found) == {b"10", b"900"}

@@ -20,6 +20,7 @@ from mustela.kernel.joins.stream_join_spans import SPAN_BYTES, RecordSpans
 from mustela.kernel.joins.stream_join_time import JoinRows, join_clock
 from mustela.kernel.joins.stream_join_waiting import Closed, WaitingRecords
 from mustela.plan.batch import Batch, in_turn
+from mustela.plan.columns import picked
 from mustela.serdes.base import Serde
 from mustela.serdes.values import ValueSerde
 from mustela.topology.stream_join import StreamJoinNode
@@ -175,22 +176,20 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         """Set, for each row, event time and how far back the other side still has records."""
         rows.groups = self._groups_of(rows.keys)
         self._clock.judge(rows)
-        rows.newest_floor = max(rows.floors, default=0)
 
     def _part(self, rows: JoinRows, group: int, places: tuple[list[int], list[int]]) -> Part:
         """Return the rows at some places, left ones and right ones, as columns."""
         order, lefts = rows.order, len(places[LEFT])
         both = places[LEFT] + places[RIGHT]
-        some = [order[place] for place in both]
-        keys = [rows.keys[row] for row in some]
-        times = [rows.times[row] for row in some]
-        values = [rows.values[row] for row in some]
+        some = picked(order, both)
+        keys, times = picked(rows.keys, some), picked(rows.times, some)
+        values = picked(rows.values, some)
         lows, highs = self._reach.spans(LEFT, times[:lefts])
         right_lows, right_highs = self._reach.spans(RIGHT, times[lefts:])
         lows += right_lows
         highs += right_highs
         if min(lows) < max(rows.newest_floor, 0):
-            floors = [rows.floors[row] for row in some]
+            floors = picked(self._clock.floors(rows), some)
             lows = [max(low, floor, 0) for low, floor in zip(lows, floors, strict=True)]
         if self._spans is not None:
             self._spans.narrow(times[:lefts], values, lows, highs)
@@ -458,8 +457,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         values, lefts = rows.batch.values, rows.lefts
         others = self._other_values(results, lefts)
         if not results.closed:
-            keys = [rows.batch.keys[row] for row in causes]
-            key_bytes = [rows.keys[row] for row in causes]
+            keys, key_bytes = picked(rows.batch.keys, causes), picked(rows.keys, causes)
             pairs = zip(causes, others, strict=True)
             left = [values[row] if row < lefts else other for row, other in pairs]
             pairs = zip(causes, others, strict=True)
@@ -530,7 +528,7 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         """Return the key group of each result: that of the row that caused it, if one did."""
         if results.closed:
             return self._groups_of(key_bytes)
-        return [rows.groups[row] for row in results.rows]
+        return picked(rows.groups, results.rows)
 
     def _groups_of(self, key_bytes: list[Any]) -> list[int]:
         store = self._sides[LEFT].store

@@ -8,6 +8,7 @@ from itertools import islice
 from operator import le
 
 from mustela.kernel.joins.stream_join_waiting import Closed
+from mustela.plan.columns import picked
 
 __all__ = ["JoinResults"]
 
@@ -54,7 +55,7 @@ class JoinResults:
         Args:
             order: The rows in merged order.
         """
-        rows, count = [order[place] for place in self.places], len(self.closed)
+        rows, count = picked(order, self.places), len(self.closed)
         places, others, times = self.places, self.others, self.times
         if count:
             places = self.closed_places + places
@@ -62,6 +63,5 @@ class JoinResults:
             others, times = [None] * count + others, self.closed_times + times
         if not all(map(le, places, islice(places, 1, None))):
             index = sorted(range(len(places)), key=places.__getitem__)
-            rows = [rows[n] for n in index]
-            others, times = [others[n] for n in index], [times[n] for n in index]
+            rows, others, times = picked(rows, index), picked(others, index), picked(times, index)
         self.rows, self.others, self.times = rows, others, times

@@ -36,9 +36,9 @@ class JoinRows:
         keys: Keys as bytes, None for null.
         values: Values as bytes, None for null.
         groups: The key group of each; only if needed.
-        now: Event time when each row is handled.
-        floors: The oldest time that the other side still has for each row.
-        newest_floor: The largest of these.
+        now: Event time when each row is handled; only if records wait for a partner.
+        floors: The oldest time that the other side still has for each row; see `JoinClock.floors`.
+        newest_floor: None of these is larger.
         triggers: Whether a row closes windows.
     """
 
@@ -68,7 +68,11 @@ class JoinClock(Protocol):
     waiting: WaitingRecords | None
 
     def judge(self, rows: JoinRows) -> None:
-        """Set, for each row, event time and how far back the other side still has records."""
+        """Set, for each row, event time, and how far back the other side still has records."""
+        ...
+
+    def floors(self, rows: JoinRows) -> list[int]:
+        """Return, for each row, how far back the other side still has records; after `judge`."""
         ...
 
     def cause(self, row: int) -> int:
@@ -115,16 +119,26 @@ class _ByWatermark:
         window = operator.node.window
         self._clock = operator.event_clock(kept[LEFT])
         self._kept_ms = window.kept_ms
+        time = operator.context.time
+        self._newest = max(time.before, time.watermark) - operator.step.lag_ms
         self.waiting: WaitingRecords | None = None
         if unmatched is not None:
             self.waiting = WaitingRecords(unmatched, width_ms=window.block_ms)
 
     def judge(self, rows: JoinRows) -> None:
         """Use the same time for both sides."""
-        kept = self._kept_ms
-        rows.now = self._clock.row_times(rows.batch, ())
-        rows.floors = [now - kept for now in rows.now]
-        rows.triggers = bytearray(b"\x01") * len(rows.now)
+        rows.newest_floor = self._newest - self._kept_ms
+        if self.waiting is not None:
+            rows.now = self._clock.row_times(rows.batch, ())
+            rows.triggers = bytearray(b"\x01") * len(rows.now)
+
+    def floors(self, rows: JoinRows) -> list[int]:
+        """Return the same for both sides, found when a row asks for more than all sides have."""
+        if not rows.floors:
+            kept = self._kept_ms
+            now = rows.now or self._clock.row_times(rows.batch, ())
+            rows.floors = [time - kept for time in now]
+        return rows.floors
 
     def cause(self, row: int) -> int:
         """Return -1: results are ordered by closing time."""
@@ -181,8 +195,13 @@ class _ByStreamTime:
                 rows.triggers[row] = 0
             elif time > seen[mine][group]:
                 seen[mine][group] = time
+        rows.newest_floor = max(rows.floors, default=0)
         for clock in (*self._stores, self._all):
             clock.save()
+
+    def floors(self, rows: JoinRows) -> list[int]:
+        """Return what `judge` found."""
+        return rows.floors
 
     def cause(self, row: int) -> int:
         """Return the row: Kafka Streams looks at what waits when a record comes."""

@@ -39,13 +39,14 @@ from mustela.state.kinds.layout import (
 from mustela.state.kinds.list_blocks import (
     BLOCK,
     SETTLED,
-    Columns,
     Head,
+    OpenColumns,
     block_key,
     cut,
     head_of,
+    open_block,
     pack_block,
-    unpack_block,
+    values_of,
 )
 from mustela.state.kinds.list_bytes import (
     SEALED,
@@ -85,7 +86,7 @@ _NEXT: Final = b"\x00n"
 _NUMBER: Final = Struct(">Q")
 _BEYOND: Final = b"\xff"
 _place_in_order = itemgetter(0, 1)
-_Block = tuple[bytes, Head, Columns]
+_Block = tuple[bytes, Head, OpenColumns]
 
 
 class ListRows:
@@ -124,8 +125,8 @@ class ListRows:
             return
         if not all(map(le, times, islice(times, 1, None))):
             order = sorted(range(len(times)), key=times.__getitem__)
-            keys, values = [keys[row] for row in order], [values[row] for row in order]
-            times = [times[row] for row in order]
+            pick = itemgetter(*order)
+            keys, times, values = pick(keys), pick(times), pick(values)
         blocks: dict[bytes, bytes] = {}
         for part in cut(keys, times, values, self._width):
             head = Head(times[part.stop - 1], self._next, times[part.start])
@@ -145,7 +146,7 @@ class ListRows:
                 continue
             length = self.segment_ms
             places = time_keys([time // length * length for time in times], keys)
-            entries = pack_entries(times, head.number, values)
+            entries = pack_entries(times, head.number, values_of(values))
             rows: dict[bytes, bytes | None] = {**grow_many(places, self._load(places), entries)}
             rows[place] = None
             rows[SETTLED + place[1:]] = b""
@@ -170,7 +171,10 @@ class ListRows:
         lists = self._settled_lists(keys, lows, highs)
         found: dict[bytes, KeyRows] = {}
         mixed: set[bytes] = set()
-        for _, head, (block_keys, times, values) in self._blocks(lows, highs):
+        for _, head, (block_keys, times, packed) in self._blocks(lows, highs):
+            if wanted.isdisjoint(block_keys):
+                continue  # as with most of them: their values need not be unpacked
+            values = values_of(packed)
             there = compress(range(len(block_keys)), map(wanted.__contains__, block_keys))
             for row in there:
                 key, time = block_keys[row], times[row]
@@ -205,7 +209,7 @@ class ListRows:
                 head = head_of(place)
                 if head.first > high:
                     continue
-                block = blocks.get(place) or (place, head, unpack_block(packed))
+                block = blocks.get(place) or (place, head, open_block(packed))
                 blocks[place] = block
                 mine.append(block)
                 size += len(block[2][0]) + BLOCK_ROWS
@@ -286,11 +290,16 @@ def _number_of(block: _Block) -> int:
 def _spans(lows: Sequence[int], highs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Yield time spans that cover all requests, and the number of requests in each.
 
-    Requests further apart than any one is long are separate, so that a late record does not force
-    reading everything since.
+    Requests much further apart than any one is long are separate, so that a late record does not
+    force reading everything since.
     """
-    ordered = sorted(lows)
     longest = max(0, max(map(sub, highs, lows)))
+    first, last, step = min(lows), max(lows), longest + 1
+    # As a rule requests are close together, and finding that takes less than sorting them.
+    if len({low // step for low in lows}) == last // step - first // step + 1:
+        yield first, last + longest, len(lows)
+        return
+    ordered = sorted(lows)
     ends = [len(ordered)]
     if max(map(sub, ordered[1:], ordered), default=0) > longest:
         gaps = enumerate(pairwise(ordered), 1)

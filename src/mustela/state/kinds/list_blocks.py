@@ -27,11 +27,14 @@ __all__ = [
     "SETTLED",
     "Columns",
     "Head",
+    "OpenColumns",
     "block_key",
     "cut",
     "head_of",
+    "open_block",
     "pack_block",
     "unpack_block",
+    "values_of",
 ]
 
 BLOCK: Final = b"\x03"
@@ -47,11 +50,16 @@ record is larger than the broker accepted anyway."""
 Columns = tuple[list[bytes], list[int], list[bytes]]
 """Keys, times and values."""
 
+OpenColumns = tuple[list[bytes], list[int], msgspec.Raw]
+"""Keys, times and, still packed, values."""
+
 _NUMBER: Final = Struct(">Q")
 _LAST, _NUMBER_AT, _FIRST = 1, 9, 17
 
 _encode = msgspec.msgpack.Encoder().encode
 unpack_block: Callable[[bytes], Columns] = msgspec.msgpack.Decoder(Columns).decode
+open_block: Callable[[bytes], OpenColumns] = msgspec.msgpack.Decoder(OpenColumns).decode
+values_of: Callable[[msgspec.Raw], list[bytes]] = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class Head(NamedTuple):
