@@ -209,32 +209,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         Only keys with several records on a side need to be gone through record by record.
         """
         on_left, on_right = self._kept(part)
-        lefts, rights, repeated = part.last_by_key()
-        places, times, values, lows, highs = (
-            part.places,
-            part.times,
-            part.values,
-            part.lows,
-            part.highs,
-        )
-        spans, in_turn = self._spans, set[bytes]()
-        add_place, add_other = results.places.append, results.others.append
-        add_time = results.times.append
-        for key in filter(lefts.__contains__, rights):
-            if key in on_left or key in on_right or key in repeated:
-                in_turn.add(key)
-                continue
-            left, at = lefts[key], rights[key]
-            partner = left
-            if places[left] > places[at]:
-                partner, at = at, left
-            time, other = times[at], times[partner]
-            if lows[at] <= other <= highs[at] and (
-                spans is None or at == left or spans.meeting(time, [other], [values[partner]])
-            ):
-                add_place(places[at])
-                add_other(values[partner])
-                add_time(other if other > time else time)
+        rows, partners, in_turn = self._pairs(part, on_left, on_right)
+        results.add_pairs(part, rows, partners)
         for known, bounds in ((on_right, part.bounds(LEFT)), (on_left, part.bounds(RIGHT))):
             if known:
                 keys = part.keys[bounds]
@@ -244,6 +220,36 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
                         self._add_many(results, part, at, known[key])
         if in_turn:
             self._match_in_turn(part, in_turn, (Seen(on_left), Seen(on_right)), results)
+
+    def _pairs(
+        self, part: Part, on_left: dict[bytes, KeyRows], on_right: dict[bytes, KeyRows]
+    ) -> tuple[list[int], list[int], set[bytes]]:
+        """Return the rows whose only partner came before them in this epoch, and those partners.
+
+        And the other keys that came on both sides. Keys that came on one side can have stored
+        partners alone.
+        """
+        lefts, rights, repeated = part.last_by_key()
+        places, times, lows, highs = part.places, part.times, part.lows, part.highs
+        spans = self._spans
+        rows, partners, others = list[int](), list[int](), set[bytes]()
+        for key in filter(lefts.__contains__, rights):
+            if key in on_left or key in on_right or key in repeated:
+                others.add(key)
+                continue
+            left, at = lefts[key], rights[key]
+            partner = left
+            if places[left] > places[at]:
+                partner, at = at, left
+            other = times[partner]
+            if lows[at] <= other <= highs[at] and (
+                spans is None
+                or at == left
+                or spans.meeting(times[at], [other], [part.values[partner]])
+            ):
+                rows.append(at)
+                partners.append(partner)
+        return rows, partners, others
 
     def _match_in_turn(
         self, part: Part, keys: set[bytes], sides: tuple[Seen, Seen], results: JoinResults
@@ -303,15 +309,23 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         """Find the partners of each row, keep it, and close the windows that have ended."""
         group, lefts, now = part.group, part.lefts, rows.now
         waiting.begin(group, max([now[row] for row in part.rows]), min(part.times))
-        left, right = map(Seen, self._kept(part))
+        on_left, on_right = self._kept(part)
+        done = bytearray(len(part.rows))
+        if waiting.is_traceless and self._spans is None:
+            self._match_at_once(part, now, (on_left, on_right), done, results)
+        left, right = Seen(on_left), Seen(on_right)
         for side, seen in enumerate((left, right)):
             if self._outer[side]:
                 seen.note_stored()
         triggers, nexts = rows.triggers, waiting.nexts
+        next_close = nexts[group]
         for at in part.in_turn():
             row = part.rows[at]
-            if triggers[row] and nexts[group] < now[row]:
+            if next_close < now[row] and triggers[row]:
                 self._close(waiting, rows, row, part.places[at], results)
+                next_close = nexts[group]
+            if done[at]:
+                continue
             mine, side = (left, right) if at < lefts else (right, left)
             met = self._partners(results, part, at, side)
             if met[0]:
@@ -319,6 +333,33 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
             else:
                 self._unmet(waiting, part, at, now[row], results)
             mine.add(part, at)
+            next_close = nexts[group]
+
+    def _match_at_once(
+        self,
+        part: Part,
+        now: list[int],
+        stored: tuple[dict[bytes, KeyRows], dict[bytes, KeyRows]],
+        done: bytearray,
+        results: JoinResults,
+    ) -> None:
+        """Match the rows that need not wait for their only partner, and mark them in ``done``.
+
+        It comes before their window closes, so that nobody would see them wait.
+        """
+        rows, partners, _ = self._pairs(part, *stored)
+        matched, met = list[int](), list[int]()
+        for at, partner in zip(rows, partners, strict=True):
+            side = LEFT if partner < part.lefts else RIGHT
+            if self._outer[side]:
+                came, comes = now[part.rows[partner]], now[part.rows[at]]
+                close = part.times[partner] + self._waits[side]
+                if part.highs[partner] < came or close < comes:
+                    continue
+            done[at] = done[partner] = 1
+            matched.append(at)
+            met.append(partner)
+        results.add_pairs(part, matched, met)
 
     def _close(
         self, waiting: WaitingRecords, rows: JoinRows, row: int, place: int, results: JoinResults

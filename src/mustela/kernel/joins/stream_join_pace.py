@@ -56,6 +56,7 @@ class PacedWaiting(WaitingRecords):
     """
 
     merges = False  # a side may drop a record before a record of its time arrives
+    is_traceless = False  # Kafka Streams remembers its time
 
     def __init__(self, store: LaneStore, window: JoinWindowSpec) -> None:
         super().__init__(store, width_ms=window.block_ms)

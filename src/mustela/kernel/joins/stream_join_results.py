@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import le
 
+from mustela.kernel.joins.stream_join_part import Part
 from mustela.kernel.joins.stream_join_waiting import Closed
 from mustela.plan.columns import picked
 
@@ -41,6 +42,12 @@ class JoinResults:
         self.places.append(place)
         self.others.append(None)
         self.times.append(time)
+
+    def add_pairs(self, part: Part, rows: list[int], partners: list[int]) -> None:
+        """Add the results of rows with one partner each, both from the same part."""
+        self.places += picked(part.places, rows)
+        self.others += picked(part.values, partners)
+        self.times.extend(map(max, picked(part.times, rows), picked(part.times, partners)))
 
     def add_closed(self, closed: Closed, cause: int, time: int, place: int) -> None:
         """Add the records of a closed window."""

@@ -112,9 +112,11 @@ class WaitingRecords:
     Attributes:
         nexts: When the next window of each key group closes, as far as `begin` has read; before
             that there is nothing to `take`.
+        is_traceless: Whether nothing tells that a record waited, once it has found a partner.
     """
 
     merges = True
+    is_traceless = True
 
     def __init__(self, store: LaneStore, *, width_ms: int) -> None:
         self.store = store
