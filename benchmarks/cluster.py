@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -117,12 +117,15 @@ def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
             return row
 
 
-def measure_load(executors: int, work: str, lines_count: int) -> dict[str, Any]:
+def measure_load(
+    executors: int, work: str, lines_count: int, settings: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the processor time of a line with so many executors; with none it is ``local[2]``."""
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         workers = cluster.add_workers(*(f"h{n}" for n in range(executors))) if executors else []
         master = None if executors else "local[2]"
-        sets = ["--set", "state.standby_replicas=0"]
+        told = ("state.standby_replicas=0", *settings)
+        sets = [word for one in told for word in ("--set", one)]
         running = _copying if work == "stateless" else _counting
         with running(cluster, master, sets) as lines:
             driver = lines.program.host
@@ -143,6 +146,7 @@ def measure_load(executors: int, work: str, lines_count: int) -> dict[str, Any]:
             "cpu_us_per_line": 1e6 * spent / lines_count,
             "share_of_driver": share,
             "epochs": len(lines.program.events("epoch")) - since,
+            "bytes_by_owners": counted(lines, since)["bytes_by_owners"],
             "seconds": took,
         }
 
@@ -192,11 +196,12 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=6, help="bytes of a word, at least")
     parser.add_argument("--load", type=int, nargs="*", help="numbers of executors; 0 is local[2]")
     parser.add_argument("--work", nargs="*", default=["word_count", "stateless"])
+    parser.add_argument("--set", nargs="*", default=[], help="settings of a load")
     parser.add_argument("--lines", type=int, default=LINES, help="of a load")
     given = parser.parse_args()
     for work, executors in product(given.work, given.load or ()):
         count = given.lines // LIGHTER[work]
-        print(json.dumps(measure_load(executors, work, count)), flush=True)
+        print(json.dumps(measure_load(executors, work, count, given.set)), flush=True)
     if given.load is not None:
         return
     for replicas in given.replicas:

@@ -22,6 +22,8 @@ FAULT_POINTS = (
     "in-lane-after-pending",
     "in-lane-writing",
     "in-lane-written",
+    "in-owner-writing",
+    "in-owner-written",
     "transaction-begun",
     "half-produced",
     "flushed",

@@ -18,7 +18,7 @@ from tests.faults.kinds.kind import Kind
 from tests.faults.ledger import Line
 from tests.faults.life import ANY_POINT, Life, require
 from tests.faults.process import ROOT, ChildApp
-from tests.faults.shocks.shock import LANES_WRITE, WRITERS, Profile, Shock, phases_of
+from tests.faults.shocks.shock import OWNERS_WRITE, WRITERS, Profile, Shock, phases_of
 from tests.faults.slices import LOOSE, LOOSE_KINDS, PAUSE_S, Plan, strike_all
 from tests.patience import looks
 
@@ -335,8 +335,8 @@ SHOCKS = {
 
 
 def settings_of(kind: str, number: int, rng: random.Random) -> dict[str, str]:
-    """Draw what a slice runs with: every other one with lanes that write."""
-    found = dict(LANES_WRITE) if number % 2 else {WRITERS: "driver"}
+    """Draw what a slice runs with: every other one with lanes and owners that write."""
+    found = dict(OWNERS_WRITE) if number % 2 else {WRITERS: "driver"}
     if kind in LOOSE_KINDS and rng.random() < 0.3:
         found |= LOOSE
     return found | (LEAVES if rng.random() < 0.4 else {})

@@ -11,6 +11,7 @@ class NoEngine:
     """An engine with one core and nothing to restore."""
 
     cores = 1
+    owners = 0
 
     def __getattr__(self, _name: str) -> Callable[..., tuple[()]]:
         return lambda *_args, **_more: ()

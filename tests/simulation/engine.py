@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
 
 import mustela.connectors.kafka.changelogs as changelogs_module
 import mustela.connectors.kafka.copies as lanes_module
@@ -20,14 +24,15 @@ import mustela.queries.queries as queries_module
 import mustela.runtime.cutting.prefetch as ahead_module
 import mustela.spark.global_tables as global_tables_module
 import mustela.spark.lane_writer as writer_module
+import mustela.spark.owners as owners_module
 import mustela.spark.worker as worker_module
 from mustela.connectors.kafka.reading_time import ReadingSince
-from mustela.connectors.kafka.row_checks import outline_of
 from mustela.errors import InvariantError
 from mustela.kernel.core.options import KernelOptions
 from mustela.kernel.wiring import WiredPlan
 from mustela.plan.epoch import (
     EpochOrder,
+    Failure,
     Program,
     RestoreOrder,
     TaskReport,
@@ -39,10 +44,9 @@ from mustela.plan.ticket import Ticket
 from mustela.runtime.engine import EngineOptions, EpochJobError, EpochOutput, Reading
 from mustela.spark.busy import BusyNote
 from mustela.spark.claim import ClaimCheck
-from mustela.spark.frames import CHANGELOG, DEAD_LETTERS, REPORT, ROWS, load_object, unpack
-from mustela.spark.gathered import gathered_rows
-from mustela.spark.lane_writer import LaneWriter
-from mustela.spark.results import FrameStore
+from mustela.spark.lane_writer import ForOwners, LaneWriter
+from mustela.spark.output import Came, SparkOutput
+from mustela.spark.owners import owner_parcels
 from mustela.spark.worker import (
     RESTORE,
     SETTLE,
@@ -73,6 +77,7 @@ from tests.simulation.writers import SimWriter
 __all__ = ["SimEngine", "simulated"]
 
 CORES = 2
+_BATCH_BYTES = 100
 
 
 def _clock() -> SimClock:
@@ -93,6 +98,7 @@ def simulated() -> Iterator[None]:
         (lanes_module, "reach", reach_worker),
         (task_module, "reach", reach_worker),
         (writer_module, "reach", reach_worker),
+        (owners_module, "reach", reach_worker),
         (worker_module, "let_go_of_mapped_files", lambda: 0),
         (ahead_module, "ThreadPoolExecutor", SimExecutor),
         (queries_module, "SnapshotKeeper", SimKeeper),
@@ -158,6 +164,26 @@ class _Process:
         writer: Any = SimWriter(self._world, self._life, ticket)
         return LaneWriter(writer, topic, least=program.lane_rows)
 
+    def transaction_writer(self, ticket: Ticket) -> Any:
+        """Return what an owner of partitions writes with."""
+        return SimWriter(self._world, self._life, ticket)
+
+    def for_owners(self, header: tuple[str, bytes] | None, owners: int) -> ForOwners:
+        """Return what puts sink rows together for owners, a few at a time."""
+        topics = self._world.broker.topics
+
+        def partitions(topic: str) -> int:
+            if topic not in topics:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, topic))
+            return len(topics[topic].partitions)
+
+        cluster: Any = SimpleNamespace(partitions=partitions, forget=lambda: None)
+        return ForOwners(cluster, {}, header, owners, batch_bytes=_BATCH_BYTES)
+
+    def sealer(self, _header: object) -> Any:
+        """Leave to the driver what is not for owners."""
+        return SimpleNamespace(seal=lambda _columns: None)
+
     def weed_out(self, places: Iterable[tuple[int, int]]) -> None:
         """Nothing is damaged but what another boot left."""
 
@@ -186,6 +212,11 @@ class SimEngine:
     def cores(self) -> int:
         """How many tasks run at once."""
         return CORES
+
+    @property
+    def owners(self) -> int:
+        """How many tasks may write sink rows in place of the driver."""
+        return CORES if self._world.lanes_write else 0
 
     @property
     def state_is_here(self) -> bool:
@@ -228,45 +259,31 @@ class SimEngine:
     def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
         """Run the job of one epoch, whole."""
         process = self._here()
+        lanes = process.program.lanes_in(order)
+        if order.ticket is None and reading is None:
+            order = replace(order, owners=0)
         with self._workers("run"):
             parcels = reading.parcels if isinstance(reading, _SimReading) else self._sources(order)
             for stage in process.program.plan.stages[1:]:
-                frames: list[list[bytes]] = [[] for _ in range(process.program.lanes_in(order))]
-                for lane, frame in parcels:
-                    frames[lane].append(frame)
-                parcels = []
-                for lane in self._shuffled(range(process.program.lanes_in(order))):
+                frames, parcels = _dealt(parcels, lanes), []
+                for lane in self._shuffled(range(lanes)):
                     parcels.extend(lane_parcels(process, order, stage.index, lane, frames[lane]))
+            if order.owners:
+                frames, parcels = _dealt(parcels, order.owners), []
+                for owner in self._shuffled(range(order.owners)):
+                    parcels.extend(owner_parcels(process, order, owner, frames[owner]))
         return self._output([frame for _, frame in parcels], order)
 
     def _output(self, data: list[bytes], order: EpochOrder) -> EpochOutput:
-        frames = FrameStore(self._here().program.result_bytes)
-        reports: list[TaskReport] = []
+        came = Came(self._here().program.result_bytes)
         for packed in data:
-            frame = unpack(packed)
-            if frame.kind == REPORT:
-                reports.append(report := load_object(frame.body))
-                report.seconds.clear()  # they are of this machine's clock, which no run may show
-            else:
-                frames.add(frame, packed)
-        for report in sorted(reports, key=lambda r: (r.stage, r.task)):
-            if report.failure is not None:
-                raise _error_of(report)
-        gathered = gathered_rows(frames, order, reports)
-        outlines = [
-            outline
-            for report in sorted(reports, key=lambda r: (r.stage, r.task))
-            for outline in report.outlines
-        ]
-        return EpochOutput(
-            reports=reports,
-            rows=frames.view(ROWS, and_then=gathered),
-            outlines=outlines + [outline_of(columns) for columns in gathered],
-            changelogs=frames.named(CHANGELOG),
-            dead_letters=frames.view(DEAD_LETTERS),
-            size=frames.size,
-            ticket=order.ticket,
-        )
+            came.add(packed)
+        came.raise_failure(_error_of)
+        # What they took is of this machine's clock, which no run may show.
+        for report in came.reports:
+            report.seconds.clear()
+        came.owned = [report._replace(seconds=0.0) for report in came.owned]
+        return SparkOutput(came, "", order)
 
     def _shuffled(self, tasks: Iterable[int]) -> list[int]:
         """Return tasks in some order: Spark promises none."""
@@ -355,9 +372,15 @@ class _SimReading:
         """Throw it away."""
 
 
-def _error_of(report: TaskReport) -> BaseException:
-    assert report.failure is not None
-    error = report.failure.error
-    if error is not None:
-        return error
-    return InvariantError("a task failed", evidence={"worker": report.failure.text})
+def _dealt(parcels: list[tuple[int, bytes]], tasks: int) -> list[list[bytes]]:
+    """Return the frames of each of so many tasks."""
+    frames: list[list[bytes]] = [[] for _ in range(tasks)]
+    for number, frame in parcels:
+        frames[number % tasks].append(frame)
+    return frames
+
+
+def _error_of(failure: Failure) -> BaseException:
+    if failure.error is not None:
+        return failure.error
+    return InvariantError("a task failed", evidence={"worker": failure.text})

@@ -59,6 +59,8 @@ class Result:
     happened: Counter[str]
 
 
+_OWNER_BYTES = (1, 1 << 40)
+"""Owners of partitions write sink rows, or none ever does."""
 _LANE_ROWS = (1, 3, 1_000)
 """So many changelog rows make a lane write: always, sometimes, never."""
 
@@ -126,6 +128,7 @@ def _run(world: SimWorld, life: Life, leases: SimLeases, readers: Readers) -> No
     if world.lanes_write:
         kind = SharedSimTransactions
         own += (("commit.writers", "lanes"), ("commit.lane_rows", _LANE_ROWS[script.seed % 3]))
+        own += (("commit.owner_bytes", _OWNER_BYTES[script.seed % 2]),)
     settings = _settings(tuple(sorted(script.options.items())), own)
     clock, listener = SimClock(world, life), _Listener(world, life)
     ports = World(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicDescription, TopicSpec
 from mustela.connectors.kafka.errors import (
@@ -21,6 +20,7 @@ from mustela.connectors.kafka.errors import (
 )
 from mustela.connectors.kafka.truncation import LogPosition
 from mustela.model import Headers, TopicPartition
+from mustela.plan.partitions import partition_of
 from mustela.plan.ranges import RawChunk
 from mustela.plan.sealed import SealedRows
 from mustela.plan.ticket import Ticket
@@ -257,7 +257,7 @@ class SimTransactions:
             chosen = partitions[row] if isinstance(partitions, Sequence) else partitions
             if chosen is None:
                 known = self._broker.topics.get(topic)
-                chosen = crc32(key or b"") % (len(known.partitions) if known else 1)
+                chosen = partition_of(key or b"", len(known.partitions) if known else 1)
             timestamp = BASE_MS + self._world.ms if timestamps is None else max(1, timestamps[row])
             own = headers[row] if headers is not None else ()
             self._produce(topic, chosen, key, value, timestamp, tuple(own))

@@ -97,6 +97,7 @@ def test_lanes_write_where_that_is_asked_for() -> None:
     assert what.times["a lane cannot write"] > 5
     assert what.times["a late row of a lane is taken"] > 20
     assert what.times["a late row of a lane is refused"] > 20
+    assert what.times["an owner writes"] > 100
 
 
 def test_stores_are_read_at_any_moment() -> None:

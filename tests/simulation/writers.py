@@ -7,21 +7,26 @@ producer, as version 1 of Kafka's transactions does between an end and the next 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from mustela.connectors.kafka.errors import TransactionAborted, TransactionFenced
+from mustela.connectors.kafka.writers.sealed import SealedBatch
 from mustela.connectors.kafka.writers.writer import Written
+from mustela.model import Headers
+from mustela.plan.sealed import SealedRows
 from mustela.plan.ticket import Ticket
 from tests.simulation.broker import Fenced
 from tests.simulation.ports import SimTransactions
 from tests.simulation.world import BASE_MS, Life, SimWorld, Violation, WorkerKilled
+from tests.unit.connectors.writers.decoding import decode
 
 __all__ = ["SharedSimTransactions", "SimWriter"]
 
 HALF = 0.5
 DRIVER = 0
 PRODUCER_ID = 1
+_NOBODY = Ticket("", -1, -1, by_writing=True)
 
 
 class _LateRow(NamedTuple):
@@ -32,6 +37,8 @@ class _LateRow(NamedTuple):
     partition: int
     key: bytes | None
     value: bytes | None
+    timestamp: int | None = None
+    headers: Headers = ()
 
 
 class SharedSimTransactions(SimTransactions):
@@ -41,6 +48,7 @@ class SharedSimTransactions(SimTransactions):
         super().__init__(world, life, name, timeout_ms)
         self._is_used = False
         self._lent: Ticket | None = None
+        self.takes_sealed = True
 
     def reopen(self) -> None:
         """Fence older producers; what is late of them comes before that, or behind it."""
@@ -64,6 +72,14 @@ class SharedSimTransactions(SimTransactions):
         self._lent = None
         self._is_used = True
         super().begin()
+
+    def produce_sealed(self, sealed: Sequence[SealedRows]) -> None:
+        """Produce rows that were put together for owners, who have no transaction."""
+        for topic, partition, batches in sealed:
+            for key, value, timestamp, headers in _rows_of(SealedBatch(*one) for one in batches):
+                self._produce(topic, partition, key, value, timestamp, headers)
+        self._world.happened["the driver writes for owners"] += 1
+        self._world.at(self._life, "produce")
 
     def commit(self) -> None:
         """Commit; what is late comes before that, or behind it."""
@@ -114,7 +130,7 @@ class SharedSimTransactions(SimTransactions):
 
 
 class SimWriter:
-    """What `TransactionWriter` offers to a lane."""
+    """What `TransactionWriter` offers to a lane, or to an owner of partitions."""
 
     def __init__(self, world: SimWorld, life: Life, ticket: Ticket) -> None:
         self._world = world
@@ -136,6 +152,14 @@ class SimWriter:
         claim_partition(self._world, self._ticket, topic, partition, self._number)
         for key, value in zip(keys, values, strict=True):
             self._rows.append(_LateRow(self._ticket, topic, partition, key, value))
+        if self._world.random.random() < HALF:
+            self._send()
+
+    def write_batches(self, topic: str, partition: int, batches: Iterable[SealedBatch]) -> None:
+        """Take rows that lanes have put together; some are sent at once."""
+        claim_partition(self._world, self._ticket, topic, partition, self._number)
+        self._rows += (_LateRow(self._ticket, topic, partition, *row) for row in _rows_of(batches))
+        self._world.happened["an owner writes"] += 1
         if self._world.random.random() < HALF:
             self._send()
 
@@ -186,6 +210,13 @@ class SimWriter:
         raise TransactionAborted("could not write rows into a transaction: simulated")
 
 
+def _rows_of(
+    batches: Iterable[SealedBatch],
+) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
+    for batch in batches:
+        yield from decode(*batch.encode(_NOBODY, 0))[1]
+
+
 def append(
     world: SimWorld,
     ticket: Ticket,
@@ -193,6 +224,8 @@ def append(
     partition: int,
     key: bytes | None,
     value: bytes | None,
+    timestamp: int | None = None,
+    headers: Headers = (),
 ) -> int | None:
     """Append a row under a ticket; return its offset, None where the cluster refuses it."""
     broker = world.broker
@@ -202,8 +235,9 @@ def append(
         return None
     if broker.partition(topic, partition) is None:
         return None
-    now = BASE_MS + world.ms
-    return broker.append(topic, partition, key, value, now, txn=txn)
+    if timestamp is None:
+        timestamp = BASE_MS + world.ms
+    return broker.append(topic, partition, key, value, timestamp, headers=headers, txn=txn)
 
 
 def claim_partition(

@@ -194,6 +194,13 @@ _ALL: Final = (
         "(`restored`); lanes that ran `away` from home.",
     ),
     Metric(
+        "mustela_owner_bytes_total",
+        "counter",
+        (),
+        "On a cluster: bytes of output rows, as brokers store them, that owners of partitions "
+        "wrote in place of the driver.",
+    ),
+    Metric(
         "mustela_standby_lag_records",
         "gauge",
         (),

@@ -62,6 +62,8 @@ def samples_of_counter(name: str, count: int) -> Sample:
         return "mustela_calls_total", (_CALLS[what], step), count
     if what in _HOMES:
         return "mustela_home_events_total", (_HOMES[what],), count
+    if what == "bytes_by_owners":
+        return "mustela_owner_bytes_total", (), count
     if what in _DROPPED:
         return "mustela_dropped_records_total", (_DROPPED[what], step), count
     if what.startswith("user."):

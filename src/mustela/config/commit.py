@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mustela.config.section import Count, Section
+from mustela.config.section import Count, Section, Size
 
 __all__ = ["CommitSettings"]
 
@@ -28,4 +28,11 @@ class CommitSettings(Section):
         ge=1,
         description="Rows of one epoch from which on a lane does so; with fewer, the driver writes "
         "them. Not with `commit.writers: driver`.",
+    )
+    owner_bytes: Size = Field(
+        default=4 << 20,
+        description="On a cluster: bytes of output rows that are expected of an epoch from which "
+        "on they do not pass the driver. One more exchange brings them to tasks that own a part of "
+        "the partitions each and write them into the driver's transaction. Not with "
+        "`commit.writers: driver`.",
     )

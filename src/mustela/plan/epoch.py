@@ -32,6 +32,7 @@ __all__ = [
     "GlobalMark",
     "GroupMark",
     "Guarantee",
+    "OwnerReport",
     "Placement",
     "Program",
     "RestoreOrder",
@@ -113,7 +114,6 @@ class Program:
         changelog_ids: The id of each logged store's changelog topic, by store.
         adopts_unnamed: Whether local state that names no life belongs to this one, because an older
             version wrote the record that names it.
-            it was one of an older version.
         logs: How workers log; None leaves that to them.
         files: Where tasks read and write if there is no broker; None if there is one.
         lane_rows: Changelog rows from which on a lane writes them by itself, if it has a ticket.
@@ -279,6 +279,8 @@ class EpochOrder:
         lanes: Number of lanes; 0 for as many as the program says.
         ticket: The transaction that lanes may write into; None if only the driver writes.
         seals: Whether tasks put sink rows together for the driver, who then numbers batches.
+        owners: Number of tasks behind the lanes that write sink rows, each those of the partitions
+            that it owns; 0 if the driver does. Without a ticket they leave all rows to the driver.
         placement: Which lane has which key group; None if lanes have contiguous runs of them, and
             are at home on every host.
     """
@@ -302,6 +304,7 @@ class EpochOrder:
     lanes: int = 0
     ticket: Ticket | None = None
     seals: bool = False
+    owners: int = 0
     placement: Placement | None = None
 
 
@@ -357,6 +360,26 @@ class Failure(NamedTuple):
     text: str
 
 
+class OwnerReport(NamedTuple):
+    """What an owner of partitions did.
+
+    Attributes:
+        owner: Its number.
+        places: The partitions that it has written to, by topic and number.
+        size: What brokers store of its rows, in bytes.
+        seconds: How long it wrote.
+        spark_stage: The stage of Spark's that it was in, or -1.
+        failure: Why it failed, if it did.
+    """
+
+    owner: int
+    places: tuple[tuple[str, int], ...]
+    size: int
+    seconds: float
+    spark_stage: int
+    failure: Failure | None
+
+
 @dataclass(slots=True, kw_only=True)
 class TaskReport:
     """What one task did.
@@ -366,7 +389,8 @@ class TaskReport:
         task: Its index in the stage.
         ranges: What it read.
         wrote: Key groups for which it wrote a pending.
-        outlines: For each part of its rows that the driver sends, a summary, in order.
+        outlines: For each part of its rows that the driver puts together, a summary, in order.
+        sealed_outlines: Summaries of those that it has put together itself.
         due: For each key group that it opened in a stage that acts on time, when it wants to run
             next.
         counters: Counts by name.
@@ -384,7 +408,8 @@ class TaskReport:
         written: By store and key group, where the changelog ends behind the rows that the task has
             written by itself.
         written_bytes: Keys and values of these rows.
-        sealed: How many rows it has put together for the driver.
+        sealed: How many rows it has put together, for the driver or for the owners of partitions.
+        sink_bytes: Bytes of its sink rows, put together or not, as far as they left the host.
         away: Whether it ran on another host than its lane's home.
     """
 
@@ -393,6 +418,7 @@ class TaskReport:
     ranges: list[RangeReport] = field(default_factory=list[RangeReport])
     wrote: list[int] = field(default_factory=list[int])
     outlines: list[RowOutline] = field(default_factory=list[RowOutline])
+    sealed_outlines: list[RowOutline] = field(default_factory=list[RowOutline])
     due: dict[int, Due] = field(default_factory=dict[int, Due])
     counters: dict[str, int] = field(default_factory=dict[str, int])
     restored: dict[str, int] = field(default_factory=dict[str, int])
@@ -407,6 +433,7 @@ class TaskReport:
     written: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     written_bytes: int = 0
     sealed: int = 0
+    sink_bytes: int = 0
     away: bool = False
 
     @property

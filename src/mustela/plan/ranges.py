@@ -25,7 +25,6 @@ class SourceRange(NamedTuple):
         latest: A later timestamp is too far ahead of the wall clock to count.
         until: Reading stops before the first record whose order time is this or later; such a range
             is not split.
-            range is not split.
     """
 
     topic_index: int

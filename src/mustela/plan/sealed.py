@@ -21,6 +21,16 @@ class SealedRows(NamedTuple):
     partition: int
     batches: list[tuple[bytes, bytes, int]]
 
+    @property
+    def row_count(self) -> int:
+        """Its rows."""
+        return sum(count for _, _, count in self.batches)
+
+    @property
+    def size(self) -> int:
+        """What brokers store of them, in bytes, but for the beginning of heads."""
+        return sum(len(tail) + len(records) for tail, records, _ in self.batches)
+
 
 class SealedPart(NamedTuple):
     """A part of a task's rows.

@@ -13,6 +13,7 @@ from mustela.logs.options import LogOptions
 from mustela.plan.epoch import (
     EpochOrder,
     GlobalMark,
+    OwnerReport,
     Placement,
     Program,
     RestoreOrder,
@@ -90,22 +91,26 @@ class EpochOutput:
     Attributes:
         reports: One per task.
         rows: Sink rows, in order; can be iterated more than once. Tasks may have put some together.
-        outlines: A summary of each part of the rows, if one was made.
+        outlines: A summary of each part of the rows that is not put together, if one was made.
+        sealed_outlines: Of each part that is, whoever writes it.
         changelogs: Rows for changelogs as (store, columns); one partition each.
         dead_letters: Dead letters.
         size: Bytes of all rows that came to the driver.
         ticket: The transaction that lanes could write into; None if none was lent to them.
         placement: Which lane had which key group, if the engine chose that.
+        owned: What the owners of partitions have written.
     """
 
     reports: list[TaskReport]
     rows: Iterable[RowColumns | SealedPart]
     outlines: Sequence[RowOutline] = ()
+    sealed_outlines: Sequence[RowOutline] = ()
     changelogs: Iterable[tuple[str, RowColumns]]
     dead_letters: Iterable[RowColumns]
     size: int
     ticket: Ticket | None = None
     placement: Placement | None = None
+    owned: Sequence[OwnerReport] = ()
 
     @property
     def written(self) -> dict[tuple[str, int], int]:
@@ -128,9 +133,21 @@ class EpochOutput:
         return any(report.written or report.sealed for report in self.reports)
 
     @property
+    def owned_topics(self) -> set[str]:
+        """The topics that owners of partitions have written to: nobody else may."""
+        return {topic for report in self.owned for topic, _ in report.places}
+
+    @property
     def all_bytes(self) -> int:
         """Bytes of all rows, whoever has written them."""
-        return self.size + sum(report.written_bytes for report in self.reports)
+        by_lanes = sum(report.written_bytes for report in self.reports)
+        return self.size + by_lanes + sum(report.size for report in self.owned)
+
+    @property
+    def worked(self) -> float:
+        """Seconds that tasks worked."""
+        by_lanes = sum(report.worked for report in self.reports)
+        return by_lanes + sum(report.seconds for report in self.owned)
 
     def ranges_read(self) -> list[RangeReport]:
         """Return the tasks' reports of the ranges they read."""
@@ -212,6 +229,14 @@ class Engine(Protocol):
     @property
     def cores(self) -> int:
         """How many tasks run at once."""
+        ...
+
+    @property
+    def owners(self) -> int:
+        """How many tasks may write sink rows, each those of its partitions, in place of the driver.
+
+        None where rows reach the driver at little cost.
+        """
         ...
 
     def check(self, plan: Plan) -> None:

@@ -35,7 +35,7 @@ from mustela.spark.arrivals import Arrivals
 from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
 from mustela.spark.executors import not_without_executors, wait_for_executors
-from mustela.spark.frames import REPORT, load_object, unpack
+from mustela.spark.frames import load_object, unpack
 from mustela.spark.homes import Homes
 from mustela.spark.hosts import check_hosts
 from mustela.spark.job import Jobs, Task
@@ -44,10 +44,9 @@ from mustela.spark.jvm_log import is_relayed
 from mustela.spark.keeper import HomeKeeper, Shares
 from mustela.spark.located import Located
 from mustela.spark.masters import is_local, open_to_all
-from mustela.spark.output import SparkOutput, SparkReading
+from mustela.spark.output import Came, SparkOutput, SparkReading
 from mustela.spark.process import state_readers
 from mustela.spark.resident import Residents
-from mustela.spark.results import FrameStore
 from mustela.spark.session import (
     check_joined,
     is_stopped,
@@ -59,7 +58,7 @@ from mustela.spark.session import (
 )
 from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
-from mustela.spark.spool import clear, clear_others, forget
+from mustela.spark.spool import clear, clear_others, forget, spool_dir
 from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import OPEN, RESTORE, SETTLE, OnPlace, not_done, places_task, tidying
 from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot
@@ -163,6 +162,11 @@ class SparkEngine:
             return self._cores
 
     @property
+    def owners(self) -> int:
+        """As many tasks as run at once, where executors are on other hosts."""
+        return 0 if self._shares_disk else self.cores
+
+    @property
     def _shares_disk(self) -> bool:
         """Whether workers run on the driver's host."""
         return is_local(str(self._context.master))
@@ -211,8 +215,11 @@ class SparkEngine:
         places = RestoreOrder(incarnation=order.token.incarnation, marks=order.marks)
         self._run_places(OPEN, places, self._places(places))
         job = self._jobs.run_epoch(self._shipment, self._program, order, None)
-        frames = [unpack(data) for data in self._guarded(job)]
-        self._check([load_object(one.body) for one in frames if one.kind == REPORT], order)
+        came = Came(program.result_bytes)
+        for data in self._guarded(job):
+            came.add(data)
+        self._check(came, order)
+        came.frames.close()
         forget(self._program.spool_dir, order.token)
 
     def _have_room(self) -> None:
@@ -243,7 +250,7 @@ class SparkEngine:
         else:
             self._given = program.identity
         if self._shares_disk:
-            program = replace(program, spool_dir=_spool_dir(program))
+            program = replace(program, spool_dir=spool_dir(program))
         if self._logs is not None:
             logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
             program = replace(program, logs=logs)
@@ -332,8 +339,9 @@ class SparkEngine:
             order, where = replace(order, placement=reading.placement), reading.where
         if order.suspect and self._program.plan.reads_any:
             self._look_at_all(order)
-        frames = FrameStore(self._program.result_bytes)
-        reports: list[TaskReport] = []
+        if order.ticket is None and reading is None:
+            order = replace(order, owners=0)
+        came = Came(self._program.result_bytes)
         try:
             if reading is None and self._small.has(order):
                 order = self._small.narrowed(order)
@@ -344,22 +352,18 @@ class SparkEngine:
                 job = self._jobs.run_epoch(self._shipment, self._program, order, read, where)
             with self._watch.over(order), closing(self._guarded(job, where)) as answer:
                 for data in answer:
-                    frame = unpack(data)
-                    if frame.kind == REPORT:
-                        reports.append(load_object(frame.body))
-                    else:
-                        frames.add(frame, data)
-            self._check(reports, order)
+                    came.add(data)
+            self._check(came, order)
         except BaseException:
-            frames.close()
+            came.frames.close()
             forget(self._program.spool_dir, order.token)
             raise
-        self._small.learn(reports)
-        self._arrivals.hear(reports)
+        self._small.learn(came.reports)
+        self._arrivals.hear(came.reports)
         if self._keeper is not None:
-            self._keeper.ran(order, reports)
+            self._keeper.ran(order, came.reports)
             self._keeper.tend(self._shipment, order)
-        return SparkOutput(reports, frames, self._program.spool_dir, order)
+        return SparkOutput(came, self._program.spool_dir, order)
 
     def _placed(self, order: EpochOrder) -> EpochOrder:
         """Return an order with its lanes at home, where there are several hosts."""
@@ -385,19 +389,18 @@ class SparkEngine:
         )
         self.restore(everything, _tell_nobody)
 
-    def _check(self, reports: list[TaskReport], order: EpochOrder) -> None:
+    def _check(self, came: Came, order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
-        for report in sorted(reports, key=lambda r: (r.stage, r.task)):
-            if report.failure is not None:
-                raise error_of(report.failure)
+        came.raise_failure()
         stages = self._program.plan.stages if self._program else ()
         lanes = self._program.lanes_in(order) if self._program else 0
-        wanted = len(order.ranges) + lanes * (len(stages) - 1)
-        if len(reports) != wanted:
-            msg = f"{len(reports)} of {wanted} tasks of an epoch reported"
+        wanted = len(order.ranges) + lanes * (len(stages) - 1) + order.owners
+        reported = len(came.reports) + len(came.owned)
+        if reported != wanted:
+            msg = f"{reported} of {wanted} tasks of an epoch reported"
             raise self._incomplete(msg)
         if not self._shares_disk and self._jobs is not None:
-            self._jobs.refuse_second_attempts(report.spark_stage for report in reports)
+            self._jobs.refuse_second_attempts(came.spark_stages)
 
     def _guarded(self, job: Iterator[bytes], where: Located | None = None) -> Generator[bytes]:
         """Yield frames of a job; see `_told_as_ours`."""
@@ -592,7 +595,3 @@ class SparkEngine:
 
 def _tell_nobody(*_told: object) -> None:
     """Nobody is told."""
-
-
-def _spool_dir(program: Program) -> str:
-    return str(Path(program.state_dir) / "~spool" / program.application_id / program.identity)

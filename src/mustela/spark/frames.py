@@ -24,6 +24,8 @@ __all__ = [
     "EXCHANGE",
     "FRAME_FORMAT",
     "MARKERS",
+    "OWNED",
+    "OWNER",
     "PLACED",
     "REPORT",
     "ROWS",
@@ -46,10 +48,11 @@ __all__ = [
 
 FRAME_FORMAT = 1
 
-EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT, PLACED, SEALED = range(8)
+EXCHANGE, MARKERS, ROWS, CHANGELOG, DEAD_LETTERS, REPORT, PLACED, SEALED, OWNED, OWNER = range(10)
 """Kinds of frames: records for a stage; what sources saw; and, for the driver, sink rows,
 changelog rows, dead letters, a task's report, sink rows that the driver sorts, and sink rows that
-are put together already."""
+are put together already. Such rows for an owner of partitions, which the driver writes if there are
+no owners; and what an owner reports."""
 
 _HEAD = struct.Struct("!BBhhiIH")
 _LENGTHS = struct.Struct("!?Q")
@@ -71,7 +74,7 @@ class Frame(NamedTuple):
         sender_stage: Stage that sent it.
         sender_task: Task of that stage.
         sequence: Number of the frame in its task; with the sender it orders frames.
-        name: Exchange, topic or store.
+        name: Exchange, topic or store; an owner's number.
         body: The packed columns.
     """
 

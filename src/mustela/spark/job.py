@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkContext
@@ -22,6 +22,7 @@ from pyspark.util import _load_from_socket  # pyright: ignore[reportPrivateUsage
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.runtime.engine import EpochJobError
 from mustela.spark.located import Located
+from mustela.spark.owners import owner_task
 from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import small_epoch_task
 from mustela.spark.worker import lane_task, source_task
@@ -100,6 +101,24 @@ class JobAside:
         self.future.cancel(True)
 
 
+class _Behind(NamedTuple):
+    """The tasks of a stage behind the sources, and where they are at home."""
+
+    task: Task
+    tasks: int
+    where: Located | None
+
+
+def _behind_sources(
+    shipment: Broadcast[Shipment], program: Program, order: EpochOrder, where: Located | None
+) -> Iterator[_Behind]:
+    for stage in program.plan.stages[1:]:
+        task = partial(lane_task, shipment, order, stage.index)
+        yield _Behind(task, program.lanes_in(order), where)
+    if order.owners:
+        yield _Behind(partial(owner_task, shipment, order), order.owners, None)
+
+
 class Jobs:
     """Builds and runs the jobs of one Spark context.
 
@@ -157,8 +176,9 @@ class Jobs:
         order: EpochOrder,
         where: Located | None = None,
     ) -> FrameExchange:
-        """Run the first stage of an epoch alone, for a plan that has more than one."""
-        read = self._shuffle(self._sources(shipment, order, where), program.lanes_in(order))
+        """Run the first stage of an epoch alone, if there are lanes or owners behind it."""
+        lanes = program.lanes_in(order) if len(program.plan.stages) > 1 else order.owners
+        read = self._shuffle(self._sources(shipment, order, where), lanes)
         try:
             self._context._jsc.sc().submitMapStage(read.dependency).get()
         except BaseException:
@@ -188,11 +208,11 @@ class Jobs:
         exchanges = [read] if read else []
         rdd: Any = None if read else self._sources(shipment, order, where)
         try:
-            for done, stage in enumerate(program.plan.stages[1:]):
+            for done, behind in enumerate(_behind_sources(shipment, program, order, where)):
                 if done == len(exchanges):
-                    exchanges.append(self._shuffle(rdd, program.lanes_in(order)))
-                task = partial(lane_task, shipment, order, stage.index)
-                rdd = self._pipe(self._at_home(exchanges[done].received, where), task)
+                    exchanges.append(self._shuffle(rdd, behind.tasks))
+                received = self._at_home(exchanges[done].received, behind.where)
+                rdd = self._pipe(received, behind.task)
             yield from self._collect(rdd)
         finally:
             self.forget([exchange.shuffle for exchange in exchanges])

@@ -1,26 +1,35 @@
 """The rows of one lane for the driver's transaction: what it writes itself, and what it prepares.
 
-Changelog rows a lane writes by itself. Sink rows the driver writes, because other lanes have rows
-for the same partitions; but their partitions are chosen and their batches put together here.
+Changelog rows a lane writes by itself. Sink rows others write, because more than one lane has rows
+for the same partitions: the driver, or the owners of partitions. But their partitions are chosen,
+and their batches put together, here.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.columns import Columns, RowColumns
-from mustela.connectors.kafka.writers.batches import codec_of
+from mustela.connectors.kafka.writers.batches import Rows as BatchRows, codec_of
 from mustela.connectors.kafka.writers.cluster import Cluster
-from mustela.connectors.kafka.writers.placing import Placing
-from mustela.connectors.kafka.writers.sealed import known_partitions, seal
+from mustela.connectors.kafka.writers.placing import Placing, joined
+from mustela.connectors.kafka.writers.sealed import (
+    known_partitions,
+    partitions_or_fail,
+    seal,
+    sealed_batches,
+)
 from mustela.connectors.kafka.writers.writer import TransactionWriter
 from mustela.faultpoints import reach
-from mustela.plan.sealed import SealedPart
+from mustela.plan.sealed import SealedPart, SealedRows
 from mustela.state.interfaces import Rows
 
-__all__ = ["LaneWriter", "Sealer", "Sent"]
+__all__ = ["ForOwners", "LaneWriter", "Sealer", "Sent", "owner_of"]
 
 
 class Sent(NamedTuple):
@@ -110,6 +119,10 @@ class LaneWriter:
 _LEAST_IN_BATCH = 50
 """With fewer rows for a partition, the driver puts them together with those of other parts."""
 _BATCH_BYTES = 500_000
+_ROW_BYTES = 32
+"""About what a row's key takes, and what stands around it in a batch."""
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class Sealer:
@@ -142,16 +155,7 @@ class Sealer:
         topics, count = columns.topics, len(columns.values)
         if count < self._least or not self._fills(topics, count):
             return None
-        rows = Columns(
-            topics=topics,
-            keys=columns.keys,
-            values=columns.values,
-            timestamps=columns.timestamps,
-            headers=columns.headers,
-            partitions=columns.partitions,
-            header=self._header,
-        )
-        now_ms = self._clock.now_ms()
+        rows, now_ms = _with_header(columns, self._header), self._clock.now_ms()
         return SealedPart(list(seal(self._placing, rows, now_ms, _BATCH_BYTES, self._codec)))
 
     def _fills(self, topics: str | list[str], count: int) -> bool:
@@ -161,3 +165,87 @@ class Sealer:
             return False  # a function may name any number of topics: they are not asked for
         partitions = [known_partitions(self._cluster, name) for name in names]
         return all(partitions) and count >= _LEAST_IN_BATCH * sum(partitions)
+
+
+def _with_header(columns: RowColumns, header: tuple[str, bytes] | None) -> Columns:
+    return Columns(
+        topics=columns.topics,
+        keys=columns.keys,
+        values=columns.values,
+        timestamps=columns.timestamps,
+        headers=columns.headers,
+        partitions=columns.partitions,
+        header=header,
+    )
+
+
+def owner_of(topic: str, partition: int, owners: int) -> int:
+    """Return which owner has a partition: neighbours have different ones.
+
+    Example:
+        >>> len({owner_of("paths", partition, 4) for partition in range(4)})
+        4
+    """
+    return (zlib.crc32(topic.encode()) + partition) % owners
+
+
+class ForOwners:
+    """Puts sink rows together for the owners of partitions, few or many, until a batch is full.
+
+    Each row goes this way, whatever part it comes in: a partition has one writer.
+
+    Args:
+        cluster: Knows how many partitions topics have.
+        properties: Client properties.
+        header: A header that each row gets besides its own.
+        owners: How many owners there are.
+        batch_bytes: What a batch may have before it is compressed, about.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        properties: Mapping[str, Any],
+        header: tuple[str, bytes] | None,
+        owners: int,
+        *,
+        batch_bytes: int = _BATCH_BYTES,
+    ) -> None:
+        self._codec = codec_of(properties)
+        self._header = header
+        self._owners = owners
+        self._batch_bytes = batch_bytes
+        self._placing = Placing(partial(partitions_or_fail, cluster))
+        self._clock = SystemClock()
+        self._waiting: dict[Place, list[BatchRows]] = {}
+        self._bytes = Counter[Place]()
+
+    def add(self, columns: RowColumns) -> Iterator[tuple[int, SealedPart]]:
+        """Take rows; yield, with their owners, those whose batches are full.
+
+        Raises:
+            TransactionFailed: If nobody says how many partitions a topic has.
+        """
+        rows, now_ms = _with_header(columns, self._header), self._clock.now_ms()
+        size = sum(len(value) for value in rows.values if value is not None) // len(rows)
+        for place, some in self._placing.sorted(rows, None, now_ms=now_ms):
+            self._waiting.setdefault(place, []).append(some)
+            self._bytes[place] += (size + _ROW_BYTES) * len(some.values)
+            if self._bytes[place] >= self._batch_bytes:
+                yield self._owner(place), SealedPart([self._sealed(place)])
+
+    def rest(self) -> Iterator[tuple[int, SealedPart]]:
+        """Yield what is left, with their owners."""
+        found: dict[int, list[SealedRows]] = {}
+        for place in list(self._waiting):
+            found.setdefault(self._owner(place), []).append(self._sealed(place))
+        for owner, rows in found.items():
+            yield owner, SealedPart(rows)
+
+    def _owner(self, place: Place) -> int:
+        return owner_of(*place, self._owners)
+
+    def _sealed(self, place: Place) -> SealedRows:
+        del self._bytes[place]
+        rows = joined(self._waiting.pop(place))
+        return SealedRows(*place, sealed_batches(rows, self._batch_bytes, self._codec))

@@ -18,11 +18,13 @@ from mustela.plan.files import LETTERS
 from mustela.plan.keygroups import rows_by_lane
 from mustela.plan.plan import Exchange
 from mustela.plan.ranges import RangeReport
+from mustela.plan.sealed import SealedPart
 from mustela.spark.frames import (
     CHANGELOG,
     DEAD_LETTERS,
     EXCHANGE,
     MARKERS,
+    OWNED,
     PLACED,
     REPORT,
     ROWS,
@@ -42,9 +44,9 @@ from mustela.state.interfaces import Rows
 
 if TYPE_CHECKING:
     from mustela.spark.files import RowFiles
-    from mustela.spark.lane_writer import LaneWriter, Sealer
+    from mustela.spark.lane_writer import ForOwners, LaneWriter, Sealer
 
-__all__ = ["Outbox", "Parcel", "failure_of"]
+__all__ = ["DRIVER", "Outbox", "Parcel", "failure_of"]
 
 Parcel = tuple[int, bytes]
 """A lane, and the frame that goes there."""
@@ -99,7 +101,10 @@ class Outbox:
         if order.ticket is not None and not order.probe:
             self._writer = process.lane_writer(order.ticket)
         self._sealer: Sealer | None = None
-        if order.seals and not order.probe:
+        self._for_owners: ForOwners | None = None
+        if order.owners and not order.probe:
+            self._for_owners = process.for_owners(order.header, order.owners)
+        elif order.seals and not order.probe:
             self._sealer = process.sealer(order.header)
         self._sequence = 0
         self._spool = Spool(program.spool_dir, order.token, stage, task)
@@ -122,6 +127,8 @@ class Outbox:
     def _for_driver(self, kind: int, name: str, columns: FrameColumns) -> Parcel:
         """Return the frame of rows that the driver sends to Kafka."""
         body = self._spool.keep(columns)
+        if kind == ROWS:
+            self.report.sink_bytes += len(body)
         return self._home(), self._frame(kind, DRIVER, name, body)
 
     def send(self, output: StageOutput) -> Iterator[Parcel]:
@@ -156,15 +163,28 @@ class Outbox:
                 yield self._placed(part.step, columns, part.places)
             elif self._sender is not None:
                 self._sender.send(columns)
+            elif self._for_owners is not None:
+                self.report.sealed_outlines.append(outline_of(columns))
+                for owner, sealed in self._for_owners.add(columns):
+                    yield self._for_owner(owner, sealed)
             else:
-                self.report.outlines.append(outline_of(columns))
                 sealed = None if self._sealer is None else self._sealer.seal(columns)
                 if sealed is None:
+                    self.report.outlines.append(outline_of(columns))
                     yield self._for_driver(ROWS, part.step, columns)
                 else:
-                    self.report.sealed += len(part)
-                    body = self._spool.keep_bytes(pack_sealed(sealed))
-                    yield self._home(), self._frame(SEALED, DRIVER, part.step, body)
+                    self.report.sealed_outlines.append(outline_of(columns))
+                    yield self._home(), self._sealed(SEALED, part.step, sealed)
+
+    def _for_owner(self, owner: int, part: SealedPart) -> Parcel:
+        """Return the frame of rows that an owner of partitions writes."""
+        return owner, self._sealed(OWNED, str(owner), part)
+
+    def _sealed(self, kind: int, name: str, part: SealedPart) -> bytes:
+        self.report.sealed += sum(rows.row_count for rows in part.rows)
+        body = self._spool.keep_bytes(pack_sealed(part))
+        self.report.sink_bytes += len(body)
+        return self._frame(kind, DRIVER, name, body)
 
     def _placed(self, step: str, columns: FrameColumns, places: list[Place]) -> Parcel:
         """Return the frame of rows that the driver sorts, whoever sends all others."""
@@ -201,6 +221,8 @@ class Outbox:
 
     def finish(self) -> Iterator[Parcel]:
         """Send what tasks send themselves, then yield the report."""
+        if self._for_owners is not None and self.report.failure is None:
+            yield from self._left_for_owners(self._for_owners)
         if self._sender is not None:
             yield from self._sent(self._sender)
         if self._writer is not None:
@@ -209,6 +231,14 @@ class Outbox:
             self._files.close()
         self._spool.close()
         yield self._home(), self._frame(REPORT, DRIVER, "", dump_object(self.report))
+
+    def _left_for_owners(self, rows: ForOwners) -> Iterator[Parcel]:
+        """Yield the rows that wait for more of their partitions."""
+        try:
+            for owner, part in rows.rest():
+                yield self._for_owner(owner, part)
+        except Exception as error:  # noqa: BLE001 - the report carries it to the driver
+            self.report.failure = failure_of(error)
 
     def _sent(self, sender: RowSender) -> Iterator[Parcel]:
         """See the rows arrive that this task sends itself; yield those that never will."""

@@ -54,9 +54,10 @@ from mustela.state.verify import verify_environments
 if TYPE_CHECKING:
     from mustela.connectors.calls.pool import CallPool
     from mustela.connectors.kafka.writers.cluster import Cluster
+    from mustela.connectors.kafka.writers.writer import TransactionWriter
     from mustela.plan.ticket import Ticket
     from mustela.spark.files import FileReader
-    from mustela.spark.lane_writer import LaneWriter, Sealer
+    from mustela.spark.lane_writer import ForOwners, LaneWriter, Sealer
 
 __all__ = ["Process", "current"]
 
@@ -194,21 +195,31 @@ class Process:
         return self._sink
 
     def lane_writer(self, ticket: Ticket) -> LaneWriter:
-        """Return what writes a lane's changelog rows; its connections stay for the next one."""
-        from mustela.connectors.kafka.writers.cluster import Cluster
-        from mustela.connectors.kafka.writers.writer import TransactionWriter
+        """Return what writes a lane's changelog rows."""
         from mustela.spark.lane_writer import LaneWriter  # with what only this needs
 
         program = self.program
-        if self._brokers is None:
-            self._brokers = Cluster(program.producer)
         names = program.plan.log_names
 
         def topic(store: str) -> str:
             return changelog_topic(program.application_id, names.get(store, store))
 
-        writer = TransactionWriter(program.producer, ticket, cluster=self._brokers)
-        return LaneWriter(writer, topic, least=program.lane_rows)
+        return LaneWriter(self.transaction_writer(ticket), topic, least=program.lane_rows)
+
+    def transaction_writer(self, ticket: Ticket) -> TransactionWriter:
+        """Return what writes into a transaction; its connections stay for the next one."""
+        from mustela.connectors.kafka.writers.writer import TransactionWriter
+
+        return TransactionWriter(self.program.producer, ticket, cluster=self.brokers)
+
+    @property
+    def brokers(self) -> Cluster:
+        """The connections of who writes by itself."""
+        from mustela.connectors.kafka.writers.cluster import Cluster
+
+        if self._brokers is None:
+            self._brokers = Cluster(self.program.producer)
+        return self._brokers
 
     def sealer(self, header: tuple[str, bytes] | None) -> Sealer:
         """Return what puts sink rows together for the driver.
@@ -216,13 +227,21 @@ class Process:
         Args:
             header: A header that each row gets besides its own.
         """
-        from mustela.connectors.kafka.writers.cluster import Cluster
         from mustela.spark.lane_writer import Sealer  # with what only this needs
 
-        if self._brokers is None:
-            self._brokers = Cluster(self.program.producer)
         program = self.program
-        return Sealer(self._brokers, program.producer, header, least=program.lane_rows)
+        return Sealer(self.brokers, program.producer, header, least=program.lane_rows)
+
+    def for_owners(self, header: tuple[str, bytes] | None, owners: int) -> ForOwners:
+        """Return what puts sink rows together for the owners of partitions.
+
+        Args:
+            header: A header that each row gets besides its own.
+            owners: How many there are.
+        """
+        from mustela.spark.lane_writer import ForOwners  # with what only this needs
+
+        return ForOwners(self.brokers, self.program.producer, header, owners)
 
     @property
     def row_checks(self) -> RowChecks:

@@ -9,6 +9,7 @@ from typing import IO, Any
 from mustela.kernel.core.output import Place
 from mustela.plan.sealed import SealedPart
 from mustela.spark.frames import (
+    OWNED,
     PLACED,
     ROWS,
     SEALED,
@@ -58,8 +59,8 @@ class FrameStore:
 
     def sink_rows(self) -> Iterator[FrameColumns | SealedPart]:
         """Yield sink rows, in the order of their senders, whether they are put together or not."""
-        for kind, _, body in self._bodies(ROWS, SEALED):
-            if kind == SEALED:
+        for kind, _, body in self._bodies(ROWS, SEALED, OWNED):
+            if kind in (SEALED, OWNED):
                 yield unpack_sealed(self._spools.fetch_bytes(body))
             else:
                 yield self._spools.fetch(body)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, overload
 
 from mustela.errors import EnvironmentFault
+from mustela.plan.epoch import Program
 from mustela.spark.frames import FrameColumns, pack_columns, unpack_columns
 from mustela.state.interfaces import Token
 
@@ -29,6 +30,7 @@ __all__ = [
     "clear",
     "clear_others",
     "forget",
+    "spool_dir",
 ]
 
 _HERE, _THERE, _APART = b"\x00", b"\x01", b"\x02"
@@ -225,6 +227,11 @@ class SpoolReader:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+
+def spool_dir(program: Program) -> str:
+    """Return where the tasks of a program leave what is large, where all share a disk."""
+    return str(Path(program.state_dir) / "~spool" / program.application_id / program.identity)
 
 
 def forget(root: str, token: Token) -> None:

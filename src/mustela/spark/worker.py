@@ -33,6 +33,7 @@ from mustela.spark.busy import Activity
 from mustela.spark.frames import (
     EXCHANGE,
     MARKERS,
+    OWNED,
     REPORT,
     Frame,
     dump_object,
@@ -62,6 +63,7 @@ __all__ = [
     "lane_task",
     "not_done",
     "places_task",
+    "refuse_retry",
     "source_parcels",
     "source_task",
     "tidying",
@@ -84,11 +86,16 @@ def begin_task(rows: Iterable[object]) -> None:
     Raises:
         TaskRetriedError: If Spark ran the task before.
     """
-    _refuse_retry()
+    refuse_retry()
     _exhaust(rows)
 
 
-def _refuse_retry() -> None:
+def refuse_retry() -> None:
+    """Let no task run a second time.
+
+    Raises:
+        TaskRetriedError: If Spark ran the task before.
+    """
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
         msg = "Spark retried a task of an epoch"
@@ -120,7 +127,7 @@ def source_task(
     """Read this task's ranges and run the source stage over them."""
     begin_task(rows)
     process = current(program.value)
-    shuffled = len(process.program.plan.stages) > 1
+    shuffled = len(process.program.plan.stages) > 1 or order.owners > 0
     return deliver(source_parcels(process, order, task), shuffled=shuffled)
 
 
@@ -167,9 +174,9 @@ def lane_task(
     frames: Iterable[bytes],
 ) -> Iterator[bytes]:
     """Run one lane of a stage over what the stages before sent it."""
-    _refuse_retry()
+    refuse_retry()
     process = current(program.value)
-    last = stage == len(process.program.plan.stages) - 1
+    last = stage == len(process.program.plan.stages) - 1 and not order.owners
     return deliver(lane_parcels(process, order, stage, lane, frames), shuffled=not last)
 
 
@@ -190,7 +197,7 @@ def lane_parcels(
     for data in frames:
         frame = unpack(data)
         if frame.stage != stage:
-            yield lane, data
+            yield int(frame.name) if frame.kind == OWNED else lane, data
             continue
         if frame.kind == MARKERS:
             ranges, bad = load_object(frame.body)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life
 
-__all__ = ["DRIVER_POINTS", "LANES_WRITE", "WRITERS", "Shock", "phases_of"]
+__all__ = ["DRIVER_POINTS", "LANES_WRITE", "OWNERS_WRITE", "WRITERS", "Shock", "phases_of"]
 
 WRITERS = "MUSTELA__COMMIT__WRITERS"
 LANES_WRITE = {WRITERS: "lanes", "MUSTELA__COMMIT__LANE_ROWS": "1"}
@@ -23,9 +23,13 @@ DRIVER_POINTS = (
     "commit-sent",
     "committed",
 )
+OWNER_BYTES = "MUSTELA__COMMIT__OWNER_BYTES"
+OWNERS_WRITE = {**LANES_WRITE, OWNER_BYTES: "1"}
+"""Settings with which, on a cluster, owners of partitions write each sink row, too."""
 _INPUT_ONLY = {"before-job", "offsets-added", "in-source"}
 _STATE_ONLY = {"in-lane-before-pending", "in-lane-after-pending"}
 _WRITERS_ONLY = ("in-lane-writing", "in-lane-written")
+_OWNERS_ONLY = ("in-owner-writing", "in-owner-written")
 Profile = Mapping[str, str]
 """Settings that a slice runs with."""
 
@@ -61,6 +65,8 @@ def phases_of(life: Life, *, lanes: bool = False) -> tuple[str, ...]:
     points = DRIVER_POINTS if not lanes else ("in-source", *sorted(_STATE_ONLY))
     if lanes and facts.has_state and life.campaign.settings.get(WRITERS) == "lanes":
         points += _WRITERS_ONLY
+    if lanes and not loose and OWNER_BYTES in life.campaign.settings:
+        points += _OWNERS_ONLY
     never = {"half-produced"} if loose else set[str]()
     never |= set() if facts.inputs else _INPUT_ONLY
     never |= set() if facts.has_state else _STATE_ONLY

@@ -40,7 +40,7 @@ def test_every_metric_that_is_shown_is_in_the_catalogue_and_the_other_way_round(
     app.runs(first=10)
     counted = ["records", "dropped_late", "failed_records", "dead_letters", "refused_rows"]
     counted += ["calls_ended", "user.mine", "ticks"]
-    counts = {f"{name}:x": 1 for name in counted} | {"lanes_away": 1}
+    counts = {f"{name}:x": 1 for name in counted} | {"lanes_away": 1, "bytes_by_owners": 1}
     app.commits(counts, reports=[app.measured()])
     app.board.on_error(EnvironmentFault("away", fix="-"))
     (tmp_path / "orders" / app.plan.stages[1].identity).mkdir(parents=True)

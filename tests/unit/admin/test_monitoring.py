@@ -98,6 +98,7 @@ def test_every_metric_of_what_goes_wrong_is_on_the_dashboard() -> None:
         "mustela_partition_idle",
         "mustela_store_changelog_end",
         "mustela_kafka_queue_bytes",
+        "mustela_owner_bytes_total",
         "mustela_processes",
     }
     assert CATALOGUE.keys() - shown - left_out == set()

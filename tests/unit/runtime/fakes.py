@@ -211,6 +211,9 @@ class FakeSink:
         self.sent.append({**row, "headers": headers, "partitions": partitions, **more})
         self._call("rows")
 
+    def produce_sealed(self, sealed: Any) -> None:
+        self.calls.append("sealed")
+
     def produce_tracked(
         self, topic: str, partition: int, keys: Any, values: Any, *, tag: object = None
     ) -> None:

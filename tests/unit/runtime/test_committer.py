@@ -24,7 +24,8 @@ from mustela.connectors.kafka.row_checks import outline_of
 from mustela.connectors.kafka.row_handler import RowHandler
 from mustela.errors import InvariantError
 from mustela.model import TopicPartition
-from mustela.plan.epoch import TaskReport
+from mustela.plan.epoch import OwnerReport, TaskReport
+from mustela.plan.sealed import SealedPart, SealedRows
 from mustela.plan.ticket import Ticket
 from mustela.runtime.commit.barrier import Barrier, Phase
 from mustela.runtime.commit.committer import Committer
@@ -68,6 +69,7 @@ def commit(
     barrier: Barrier | None = None,
     output: EpochOutput = OUTPUT,
     log_names: dict[str, str] | None = None,
+    checks: FakeChecks | None = None,
 ) -> tuple[EpochRecord, dict[tuple[str, int], int], Committer]:
     committer = Committer(
         sink,  # pyright: ignore[reportArgumentType]
@@ -76,6 +78,7 @@ def commit(
         header=header,
         handler=RowHandler(cast("Any", handler)),
         log_names=log_names,
+        checks=checks,  # pyright: ignore[reportArgumentType]
     )
     told: dict[tuple[str, int], int] = {}
 
@@ -420,3 +423,29 @@ def test_rows_that_lanes_wrote_are_gone_with_a_transaction_that_is_refused() -> 
         else:
             commit(sink, output=output, barrier=barrier, handler="continue")
         assert sink.tickets == [TICKET, None][:tries]
+
+
+def owned(*topics: str) -> OwnerReport:
+    places = tuple((topic, 0) for topic in topics)
+    return OwnerReport(0, places, size=7, seconds=0.5, spark_stage=3, failure=None)
+
+
+def test_an_epoch_with_two_writers_of_a_topic_runs_again() -> None:
+    """Each would number its rows from 0: owners of partitions, and the driver with what it has."""
+    sealed = SealedPart([SealedRows("sealed", 1, [])])
+    output = replace(OUTPUT, rows=[*ROWS, sealed], owned=[owned("elsewhere")])
+    commit(FakeSink(), output=output)
+    for topic in ("x", "sealed", "letters"):
+        with pytest.raises(RowsRefused, match="refused a batch"):
+            commit(FakeSink(), output=replace(output, owned=[owned("elsewhere"), owned(topic)]))
+    assert (output.all_bytes, output.worked) == (107, 0.5)
+
+
+def test_rows_that_are_put_together_are_looked_at_by_their_summaries() -> None:
+    """None can be left out of them, so the epoch runs again, with the driver choosing rows."""
+    suspicious = outline_of(FrameColumns("bad", [b"k"], [b"v"], [1], None, None))
+    output = replace(OUTPUT, sealed_outlines=[suspicious])
+    sink, bad = FakeSink(), RefusedRow(("row", 9), 0, "bad", "MSG_SIZE_TOO_LARGE", "too large")
+    with pytest.raises(RowsRefused):
+        commit(sink, output=output, checks=FakeChecks(bad))
+    assert sink.committed == []

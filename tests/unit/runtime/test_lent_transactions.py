@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,7 @@ class Stage:
         self.settled: list[TransactionFailed] = []
         self.followed: frozenset[str] = frozenset()
         self.sink = FakeSink()
+        self.order = ORDER
 
         def nothing(*_: object) -> None:
             pass
@@ -53,6 +55,7 @@ class Stage:
             losses=0,
             is_suspect=False,
             driver_writes=False,
+            may_seal=True,
         )
 
     def _job(self, order: EpochOrder) -> EpochOutput:
@@ -63,7 +66,7 @@ class Stage:
 
     def turns(self, count: int) -> list[EpochOutput | None]:
         job = EpochJob(self.run, Hunt("fail", lambda: ("in",), lambda _: None))
-        turn: Any = SimpleNamespace(order=ORDER)
+        turn: Any = SimpleNamespace(order=self.order)
         return [job.output(turn, None) for _ in range(count)]
 
 
@@ -80,7 +83,12 @@ def test_lanes_get_none_where_they_write_nothing_or_somebody_follows_what_they_w
     """Who follows the changes of a store is told of the rows that come to the driver."""
     stage = Stage(logged=())
     stage.turns(1)
+    owned = Stage(logged=())
+    owned.order = replace(ORDER, owners=2)
+    owned.turns(1)
+    assert owned.orders[0].ticket is not None
     follow = Stage()
+    follow.order = owned.order
     follow.followed = frozenset({"counts"})
     follow.turns(1)
     assert [order.ticket for order in (*stage.orders, *follow.orders)] == [None, None]
@@ -97,6 +105,7 @@ def test_after_lanes_could_not_write_the_driver_does(error: TransactionFailed) -
     assert stage.orders[0].ticket is not None
     assert stage.orders[1].ticket is None
     assert stage.run.driver_writes
+    assert stage.run.may_seal != isinstance(error, RowsRefused)
 
 
 def test_a_transaction_that_always_fails_ends_the_application() -> None:

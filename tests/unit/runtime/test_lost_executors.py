@@ -50,7 +50,7 @@ def run_of(*, lost: bool) -> Any:
 def fail(run: Any, times: int) -> None:
     hunt = Hunt("fail", lambda: ("in",), lambda _: None)
     job = EpochJob(run, hunt)
-    turn: Any = SimpleNamespace(order=None)
+    turn: Any = SimpleNamespace(order=SimpleNamespace(owners=0))
     for _ in range(times):
         assert job.output(turn, None) is None
 

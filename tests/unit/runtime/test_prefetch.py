@@ -87,9 +87,12 @@ def test_a_job_that_failed_fails_its_own_epoch() -> None:
 
 def test_what_is_done_ahead_depends_on_the_plan() -> None:
     """All of a job without state, the reading where only lanes keep state, else nothing."""
-    engine: Any = SimpleNamespace(run=object(), read=object())
+    engine: Any = SimpleNamespace(run=lambda _: "all", read=lambda _: "read")
     stateless, counts = Plan(stages=(), topics=(), fingerprint=""), word_count_plan()
-    assert prefetch_work(stateless, "exactly_once", engine) is engine.run
+    work = prefetch_work(stateless, "exactly_once", engine)
+    assert work is not None
+    assert work(turn().order) == "all"
+    assert work(replace(turn().order, owners=2)) == "read"  # who have no transaction yet
     assert prefetch_work(counts, "exactly_once", engine) is engine.read
     assert prefetch_work(stateless, "at_least_once", engine) is None
     assert prefetch_work(counts, "at_least_once", engine) is None

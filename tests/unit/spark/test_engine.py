@@ -23,6 +23,7 @@ from mustela.spark.frames import load_object, unpack
 from mustela.spark.job_errors import SparkDiedError, WorkerError
 from mustela.spark.keeper import Shares
 from mustela.spark.outbox import failure_of
+from mustela.spark.output import Came
 from mustela.spark.process import Process
 from mustela.spark.session import ForcedSparkPropertyError
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
@@ -70,6 +71,13 @@ def test_the_jvm_is_asked_for_cores_again_only_where_they_change(master: str, ti
     made, context = SparkEngine(), Asked(master)
     made._context = context
     assert [made.cores for _ in range(3)][-1] == context.times == times
+
+
+def came(*reports: TaskReport) -> Came:
+    """What came back from a job, when nothing but reports did."""
+    made = Came(1 << 20)
+    made.reports.extend(reports)
+    return made
 
 
 def failing(error: Exception) -> Iterator[bytes]:
@@ -131,7 +139,7 @@ def test_an_answer_that_breaks_off_with_the_jvm_is_no_bug() -> None:
     with subprocess.Popen(["false"]) as process:
         made._context._gateway = SimpleNamespace(proc=process)
         with pytest.raises(SparkDiedError):
-            made._check([], order_of(1))
+            made._check(came(), order_of(1))
 
 
 @pytest.mark.parametrize("kind", [Py4JError, Py4JNetworkError, OSError, PySparkException])
@@ -157,7 +165,7 @@ def test_what_the_host_lacks_is_named(kind: type[Exception], words: str, code: s
     assert "java.io" not in caught.value.what
     failure = Failure(None, f"Traceback …\nOSError: [Errno 1] {words}: '/spool/1'\n")
     with pytest.raises(EnvironmentFault) as caught:
-        made._check([TaskReport(stage=0, task=0, failure=failure)], order_of(1))
+        made._check(came(TaskReport(stage=0, task=0, failure=failure)), order_of(1))
     assert (caught.value.code, "/spool/1" in str(caught.value)) == (code, True)
 
 
@@ -239,14 +247,14 @@ def test_the_first_failure_in_the_order_of_stages_is_raised() -> None:
         TaskReport(stage=0, task=0, failure=failure_of(UsageError("first"))),
     ]
     with pytest.raises(UsageError, match="first"):
-        engine()._check(reports, order_of(2))
+        engine()._check(came(*reports), order_of(2))
 
 
 def test_an_error_that_is_not_ours_carries_the_workers_text() -> None:
     """Its last line is the first thing to read."""
     failure = Failure(None, "Traceback …\n  File x\nZeroDivisionError: division by zero\n")
     with pytest.raises(WorkerError) as caught:
-        engine()._check([TaskReport(stage=0, task=0, failure=failure)], order_of(1))
+        engine()._check(came(TaskReport(stage=0, task=0, failure=failure)), order_of(1))
     assert caught.value.what == "a task failed: ZeroDivisionError: division by zero"
     assert "File x" in str(caught.value)
 
@@ -257,10 +265,10 @@ def test_every_task_of_an_epoch_must_have_reported(missing: int) -> None:
     places = [(0, 0), (0, 1), (1, 0), (1, 1)][missing:]
     reports = [TaskReport(stage=stage, task=task) for stage, task in places]
     if not missing:
-        engine()._check(reports, order_of(2))
+        engine()._check(came(*reports), order_of(2))
         return
     with pytest.raises(InvariantError, match="3 of 4"):
-        engine()._check(reports, order_of(2))
+        engine()._check(came(*reports), order_of(2))
 
 
 @pytest.mark.parametrize("each_round", [(1, 1), (3, 1), (4, 4)])

@@ -278,19 +278,22 @@ class Committer:
 
     def _refused_before(self, output: EpochOutput) -> list[RefusedRow]:
         """Return the rows that must not be sent, because they would abort the transaction."""
+        _refuse_shared(output, self._dead_letter_topic)
         if self._checks is None:
             return []
+        if any(map(self._checks.suspicious, output.sealed_outlines)):
+            reason, text = "INVALID_RECORD", "what a task has put together cannot be left out"
+            raise RowsRefused.later(reason, text)
         suspicious = [self._checks.suspicious(outline) for outline in output.outlines]
         if not any(suspicious):
             return []
         found: list[RefusedRow] = []
-        for number, (columns, outline) in enumerate(zip(output.rows, output.outlines, strict=True)):
-            if not suspicious[number]:
-                continue
+        outlines = iter(zip(output.outlines, suspicious, strict=True))
+        for number, columns in enumerate(output.rows):
             if isinstance(columns, SealedPart):
-                reason, text = "INVALID_RECORD", "what a task has put together cannot be left out"
-                raise RowsRefused.later(reason, text)
-            else:
+                continue
+            outline, is_suspicious = next(outlines)
+            if is_suspicious:
                 found += self._checks.refused(("row", number), columns, outline)
         return self._handle(RowsRefused.of(found), (), output) if found else []
 
@@ -332,6 +335,26 @@ def _check_ends(
         topic, group = missing[0]
         what = f"the end of {topic}-{group} is not known, so the epoch cannot be committed"
         raise InvariantError(what, fix="this is a bug in Mustela: please report it")
+
+
+def _refuse_shared(output: EpochOutput, dead_letter_topic: str) -> None:
+    """Refuse an epoch of which the driver and owners of partitions have rows for one topic.
+
+    Raises:
+        RowsRefused: The epoch is to run again, with all rows the driver's.
+    """
+    owned = output.owned_topics
+    if not owned:
+        return
+    others = {dead_letter_topic}
+    for part in output.rows:
+        if isinstance(part, SealedPart):
+            others.update(rows.topic for rows in part.rows)
+        else:
+            others.update([part.topics] if isinstance(part.topics, str) else part.topics)
+    for topic in sorted(owned & others):
+        reason = "INVALID_RECORD"
+        raise RowsRefused.later(reason, f"{topic} would have two writers")
 
 
 def _refuse_changelogs(error: RowsRefused, output: EpochOutput) -> None:

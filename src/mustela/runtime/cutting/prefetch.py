@@ -4,7 +4,8 @@ A commit keeps the driver and the broker busy, not the workers. If no lane keeps
 epoch only needs to know where this one's records end, so its whole job can run meanwhile. Its rows
 are sent when this epoch is known to be committed, and discarded otherwise. With state, a lane would
 have to read what is not committed yet, so only the first stage runs: it reads the records, calls
-the functions before the exchanges and stores its output for the lanes.
+the functions before the exchanges and stores its output for the lanes. The same where owners of
+partitions write rows: there is no transaction for them before this one has ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from mustela.model import TopicPartition
 from mustela.plan.epoch import EpochOrder
@@ -91,6 +93,10 @@ class Prefetch:
             self._threads = None
 
 
+def _run_or_read(engine: Engine, order: EpochOrder) -> Done:
+    return engine.read(order) if order.owners else engine.run(order)
+
+
 def prefetch_work(plan: Plan, guarantee: str, engine: Engine) -> Work | None:
     """Return the work that may be done for an epoch before the previous one is committed, or None.
 
@@ -100,5 +106,5 @@ def prefetch_work(plan: Plan, guarantee: str, engine: Engine) -> Work | None:
     if guarantee == "at_least_once" or plan.global_tables or plan.reads_any:
         return None
     if not any(stage.stores for stage in plan.stages):
-        return engine.run
+        return partial(_run_or_read, engine)
     return None if plan.stages[0].stores else engine.read

@@ -186,6 +186,7 @@ class EpochChooser:
         header = None
         if run.settings.epoch_header:
             header = (run.settings.epoch_header, str(token.epoch).encode())
+        seals = run.world.transactions.takes_sealed and run.may_seal and not run.driver_writes
         order = EpochOrder(
             token=token,
             ranges=split_ranges(ranges, run.engine.cores, whole=run.whole) or ((),),
@@ -198,6 +199,7 @@ class EpochChooser:
             global_marks=dict(run.opening.global_tables.marks),
             left_out=self._hunt.left_out,
             lanes=state.lanes,
-            seals=run.world.transactions.takes_sealed and run.may_seal and not run.driver_writes,
+            seals=seals,
+            owners=run.spread.owners(ranges, run.engine.owners) if seals else 0,
         )
         return Turn(cuts=cuts, look=look, order=order, started=run.clock.monotonic())

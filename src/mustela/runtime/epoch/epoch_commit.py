@@ -174,13 +174,16 @@ class EpochCommit:
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.all_bytes
         run.opening.recovery.unlogged.lost(output.reports)
-        worked = sum(report.worked for report in output.reports) + seconds - job_seconds
+        run.spread.learn(output.reports, records=records)
+        worked = output.worked + seconds - job_seconds
         run.budget.learn(records=records, size=size, seconds=seconds, worked=worked)
         refused = self._committer.left_out.items()
         counters = {f"refused_rows:{topic}": count for topic, count in refused}
         for report in output.reports:
             for name, count in report.counters.items():
                 counters[name] = counters.get(name, 0) + count
+        if output.owned:
+            counters["bytes_by_owners"] = sum(report.size for report in output.owned)
         run.listener.on_event(
             EpochDone(
                 epoch=run.state.epoch,

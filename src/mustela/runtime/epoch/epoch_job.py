@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from mustela.connectors.kafka.errors import TransactionFailed
+from mustela.connectors.kafka.errors import RowsRefused, TransactionFailed
 from mustela.errors import DataError, EnvironmentFault, MustelaError
 from mustela.plan.epoch import EpochOrder
 from mustela.runtime.commit.barrier import Phase
@@ -76,19 +76,20 @@ class EpochJob:
         """
         run = self._run
         run.driver_writes = True
+        run.may_seal = run.may_seal and not isinstance(error, RowsRefused)
         run.outcome.refuse_if_replaced(error, run.barrier)
         on_error = run.listener.on_error
         run.faults.retry(lambda: run.outcome.settle(error, run.barrier), on_error)
         self._failed(error, order)
 
     def _lent(self, order: EpochOrder) -> EpochOrder:
-        """Return the order with a transaction for its lanes, where they may write.
+        """Return the order with a transaction for its tasks, where they may write.
 
         Who follows the changes of stores gets them from the driver, so then it writes them.
         """
         run = self._run
         has_logs = any(stage.logged for stage in run.plan.stages)
-        if not has_logs or run.driver_writes or run.board.changes.followed():
+        if not (has_logs or order.owners) or run.driver_writes or run.board.changes.followed():
             return order
         return replace(order, ticket=run.world.transactions.lend())
 

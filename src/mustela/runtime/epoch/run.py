@@ -16,6 +16,7 @@ from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.outcome import Outcome
 from mustela.runtime.cutting.sizing import EpochBudget
 from mustela.runtime.engine import Engine
+from mustela.runtime.epoch.spread import OutputSpread
 from mustela.runtime.events import Listener, UncaughtAnswer
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
@@ -78,6 +79,7 @@ class Run:
         is_suspect: Whether local state must be checked before it is used.
         driver_writes: Whether lanes write nothing until something is committed: with them, a
             transaction has failed.
+        spread: Says whether owners of partitions write an epoch's sink rows.
         may_seal: Whether tasks put sink rows together; they do not once some were refused.
         on_committed: Called with each newly committed state.
         look: What was known when the last epoch was chosen, or found unnecessary.
@@ -95,6 +97,7 @@ class Run:
     state: CommittedState
     barrier: Barrier
     due: DueTimes
+    spread: OutputSpread
     board: StatusBoard
     uncaught: Uncaught = shuts_down
     ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])

@@ -10,17 +10,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from confluent_kafka import KafkaException
 
 from mustela.connectors.kafka.columns import Columns
-from mustela.connectors.kafka.writers.batches import HEAD_BYTES, cut, whole_head
+from mustela.connectors.kafka.deliveries import Diagnosis
+from mustela.connectors.kafka.errors import ErrorKind, error_of, kind_of
+from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
+from mustela.connectors.kafka.writers.batches import HEAD_BYTES, Rows, cut, whole_head
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.placing import Placing
 from mustela.plan.sealed import SealedRows
 from mustela.plan.ticket import Ticket
 
-__all__ = ["SealedBatch", "known_partitions", "seal"]
+__all__ = ["SealedBatch", "known_partitions", "partitions_or_fail", "seal", "sealed_batches"]
 
 _NOBODY = Ticket("", -1, -1, by_writing=True)
 _PRODUCER = struct.Struct(">qhi")
@@ -67,6 +71,22 @@ def known_partitions(cluster: Cluster, topic: str) -> int:
         return 0
 
 
+def partitions_or_fail(cluster: Cluster, topic: str) -> int:
+    """Return how many partitions a topic has.
+
+    Raises:
+        TransactionFailed: If nobody says so now.
+    """
+    try:
+        return cluster.partitions(topic)
+    except KafkaException as raised:
+        cluster.forget()
+        what = f"could not learn how many partitions {topic} has"
+        now = Circumstances(what, 0.0, inf, commit_sent=False)
+        gone = (topic,) if kind_of(raised) is ErrorKind.TOPIC_GONE else ()
+        raise failure_of(error_of(raised), now, Diagnosis(gone=gone)) from raised
+
+
 def seal(
     placing: Placing, columns: Columns, now_ms: int, batch_bytes: int, codec: str
 ) -> Iterator[SealedRows]:
@@ -80,6 +100,9 @@ def seal(
         codec: How batches are compressed.
     """
     for (topic, partition), rows in placing.sorted(columns, None, now_ms=now_ms):
-        batches = cut(rows, batch_bytes)
-        made = [(*batch.tail(_NOBODY, 0, codec), len(batch)) for batch in batches]
-        yield SealedRows(topic, partition, made)
+        yield SealedRows(topic, partition, sealed_batches(rows, batch_bytes, codec))
+
+
+def sealed_batches(rows: Rows, batch_bytes: int, codec: str) -> list[tuple[bytes, bytes, int]]:
+    """Return the rows of a partition in batches; see `seal`."""
+    return [(*batch.tail(_NOBODY, 0, codec), len(batch)) for batch in cut(rows, batch_bytes)]

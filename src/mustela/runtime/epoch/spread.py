@@ -1,0 +1,51 @@
+"""Whether the owners of partitions write an epoch's sink rows, by what the epochs before gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mustela.plan.epoch import TaskReport
+from mustela.plan.ranges import SourceRange
+
+__all__ = ["OutputSpread"]
+
+
+class OutputSpread:
+    """Expects of each record as many bytes of sink rows as those of the last epoch gave.
+
+    An exchange costs the same for few rows as for many, so few are left to the driver.
+
+    Args:
+        least_bytes: With fewer bytes of rows, the driver writes them.
+
+    Example:
+        >>> spread = OutputSpread(1_000)
+        >>> made = TaskReport(stage=0, task=0, sink_bytes=5_000)
+        >>> spread.learn([made], records=10)
+        >>> [spread.owners([SourceRange(0, 0, 0, end)], 4) for end in (1, 2)]
+        [0, 4]
+    """
+
+    def __init__(self, least_bytes: int) -> None:
+        self._least = least_bytes
+        self._bytes_each = 0.0
+
+    def owners(self, ranges: Iterable[SourceRange], tasks: int) -> int:
+        """Return how many owners an epoch is to have.
+
+        Args:
+            ranges: What it reads.
+            tasks: How many there can be.
+        """
+        expected = self._bytes_each * sum(part.end - part.start for part in ranges)
+        return tasks if expected >= max(1, self._least) else 0
+
+    def learn(self, reports: Sequence[TaskReport], *, records: int) -> None:
+        """Take in what an epoch gave.
+
+        Args:
+            reports: What its tasks did.
+            records: How many records it read.
+        """
+        if records:
+            self._bytes_each = sum(report.sink_bytes for report in reports) / records
