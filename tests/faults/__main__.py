@@ -38,7 +38,7 @@ from tests.faults.reads import campaign as reads
 from tests.faults.reads.bugs import READ_PLANTS
 from tests.faults.reads.frames import spark_session
 from tests.faults.shocks.registry import SHOCKS
-from tests.faults.shocks.shock import LANES_WRITE
+from tests.faults.shocks.shock import LANES_WRITE, OWNERS_WRITE
 from tests.faults.slices import draw, make_broker, play, shocks_here
 from tests.faults.standbys import Network, plan
 
@@ -192,7 +192,7 @@ def run_hosts(given: argparse.Namespace, ledger: Ledger, place: Path) -> list[Li
         size, how = min(given.slice, given.hosts - ledger.faults), hosts.settings_of
         drawn = draw(given.seed, ledger, size, kinds, shocks, settings_of=how)
         if given.writers:
-            drawn = replace(drawn, settings={**drawn.settings, **LANES_WRITE})
+            drawn = replace(drawn, settings={**drawn.settings, **OWNERS_WRITE})
         print(f"slice {drawn.slice}: {drawn.kind} {dict(drawn.settings)}", *bugs, flush=True)
         directory = place / f"hosts-{drawn.seed}-{drawn.slice}"
         shutil.rmtree(directory, ignore_errors=True)  # of a run that was ended in it
@@ -231,7 +231,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev faults", description=__doc__)
     kinds, fault = _several_of(CHECKED, "kind"), _one_of(SHOCKS, "fault")
     parser.add_argument("--faults", type=int, default=60, help="faults in all, with the ledger's")
-    parser.add_argument("--writers", action="store_true", help="lanes write their changelogs")
+    parser.add_argument(
+        "--writers",
+        action="store_true",
+        help="lanes write their changelogs, and on hosts owners of partitions the output",
+    )
     parser.add_argument("--transactions", type=int, choices=[1, 2], default=2, help="their version")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no slice after so many")
     parser.add_argument("--slice", type=int, default=48, help="faults of a slice")
