@@ -314,8 +314,8 @@ class StreamJoinOperator(KeyedOperator[StreamJoinNode]):
         if waiting.is_traceless and self._spans is None:
             self._match_at_once(part, now, (on_left, on_right), done, results)
         left, right = Seen(on_left), Seen(on_right)
-        for side, seen in enumerate((left, right)):
-            if self._outer[side]:
+        for waits, seen in zip(self._outer, (left, right), strict=True):
+            if waits:
                 seen.note_stored()
         triggers, nexts = rows.triggers, waiting.nexts
         next_close = nexts[group]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from operator import le
 
 from mustela.kernel.joins.stream_join_part import Part
@@ -67,7 +67,8 @@ class JoinResults:
         if count:
             places = self.closed_places + places
             rows = [*range(-1, -1 - count, -1), *rows]
-            others, times = [None] * count + others, self.closed_times + times
+            others = [*repeat(None, count), *others]
+            times = self.closed_times + times
         if not all(map(le, places, islice(places, 1, None))):
             index = sorted(range(len(places)), key=places.__getitem__)
             rows, others, times = picked(rows, index), picked(others, index), picked(times, index)
