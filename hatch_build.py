@@ -28,6 +28,8 @@ GROUP = "mustela"
 PLACE = "mustela/_compiled"
 OPTIMIZE = "MUSTELA_COMPILED_OPTIMIZE"
 """In the environment: how much the C compiler optimizes, 0 to 3."""
+TYPES = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"
+"""The settings with which the compiler checks types first."""
 NEEDED = ["mypy[mypyc]>=2", "setuptools"]
 
 
@@ -112,7 +114,7 @@ def compile_into(directory: Path) -> Path:
     here = Path.cwd()
     try:
         settings = work / "mypy.ini"
-        settings.write_text("[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n")
+        settings.write_text(TYPES)
         os.chdir(SOURCES)  # tracebacks name files as they lie in a directory of sys.path
         extensions = mypycify(
             [f"--config-file={settings}", *(str(file_of(n).relative_to(SOURCES)) for n in names)],

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import hatch_build
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
@@ -80,6 +84,17 @@ def test_a_compiled_module_keeps_to_the_rules(name: str) -> None:
             assert not foreign, f"{where} is between two classes of Python"
             why = f"{where} has subclasses that are not compiled: it needs mypyc_attr"
             assert "mypyc_attr" in decorated, why
+
+
+def test_the_compiler_takes_them(tmp_path: Path) -> None:
+    """It checks types first, by rules of its own; to compile would take minutes."""
+    settings = tmp_path / "mypy.ini"
+    settings.write_text(hatch_build.TYPES)
+    files = [str(hatch_build.file_of(name)) for name in MODULES]
+    options = [f"--config-file={settings}", f"--cache-dir={tmp_path}", *files]
+    command = [sys.executable, "-m", "mypy", *options]
+    done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_list_is_in_order_and_each_is_there() -> None:
