@@ -4,6 +4,7 @@ Word count runs on the hosts of the tests' rig, twice: with a second home for ea
 without. Each time a large state is built first. Then small epochs follow each other: what they
 cost, and how often a lane is away from home. Then an executor is killed between two epochs and the
 host of another one is cut off: how long it takes until a line that comes just then is counted.
+With ``--added`` it tells how soon an executor that comes later has lanes.
 With ``--load`` and numbers of executors it tells the processor time of a line in large epochs, of
 word count and of lines of 1 KB that are copied.
 All hosts share the cores of one machine, so only ratios say something. Needs root.
@@ -75,6 +76,17 @@ def cpu_seconds(hosts: list[Host]) -> float:
     return sum(known[pid].own + known[pid].children for pid in own if pid in known) / 100
 
 
+def network_bytes(host: Host) -> int:
+    """Return how many bytes have come to a host, and left it."""
+    for line in Path(f"/proc/{host.pid}/net/dev").read_text().splitlines():
+        name, _, numbers = line.partition(":")
+        if name.strip() == "eth0":
+            came, left = (int(numbers.split()[at]) for at in (0, 8))
+            return came + left
+    what = f"{host.name} has no network"
+    raise LookupError(what)
+
+
 def counted(lines: Lines, since: int) -> Counter[str]:
     """Return the sums of what epochs have counted."""
     counts = Counter[str]()
@@ -134,21 +146,45 @@ def measure_load(
                 until_done(lines)
             sent = lines.random(lines_count)
             before, mine = cpu_seconds([driver, *workers]), cpu_seconds([driver])
+            sent_bytes = network_bytes(driver)
             since, began = len(lines.program.events("epoch")), time.perf_counter()
             lines.send_these(sent)
             until_done(lines)
             took = time.perf_counter() - began
             spent = cpu_seconds([driver, *workers]) - before
             share = (cpu_seconds([driver]) - mine) / spent
+            passed = network_bytes(driver) - sent_bytes
         return {
             "work": work,
             "executors": executors,
             "cpu_us_per_line": 1e6 * spent / lines_count,
             "share_of_driver": share,
+            "driver_bytes_per_line": passed / lines_count,
             "epochs": len(lines.program.events("epoch")) - since,
             "bytes_by_owners": counted(lines, since)["bytes_by_owners"],
             "seconds": took,
         }
+
+
+def measure_added() -> dict[str, Any]:
+    """Return how long it takes until an executor that comes later has lanes."""
+    with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
+        cluster.add_workers("a")
+        with _counting(cluster, None, ["--set", "state.standby_replicas=0"]) as lines:
+            lines.send_all()
+            until_done(lines)
+            began = time.perf_counter()
+            cluster.add_workers("b")
+            there = time.perf_counter() - began
+            while not _has_lanes(lines, 4):
+                seconds_until_counted(lines, lambda: None)
+            seconds_until_counted(lines, lambda: None)
+            return {"worker_s": there, "lanes_s": time.perf_counter() - began}
+
+
+def _has_lanes(lines: Lines, count: int) -> bool:
+    told = [one["says"] for one in lines.program.events("said")]
+    return any(f"there are {count} lanes from now on" in says for says in told)
 
 
 @contextmanager
@@ -198,7 +234,11 @@ def main() -> None:
     parser.add_argument("--work", nargs="*", default=["word_count", "stateless"])
     parser.add_argument("--set", nargs="*", default=[], help="settings of a load")
     parser.add_argument("--lines", type=int, default=LINES, help="of a load")
+    parser.add_argument("--added", action="store_true", help="an executor that comes later")
     given = parser.parse_args()
+    if given.added:
+        print(json.dumps(measure_added()), flush=True)
+        return
     for work, executors in product(given.work, given.load or ()):
         count = given.lines // LIGHTER[work]
         print(json.dumps(measure_load(executors, work, count, given.set)), flush=True)
