@@ -65,9 +65,10 @@ def phases_of(life: Life, *, lanes: bool = False) -> tuple[str, ...]:
     points = DRIVER_POINTS if not lanes else ("in-source", *sorted(_STATE_ONLY))
     if lanes and facts.has_state and life.campaign.settings.get(WRITERS) == "lanes":
         points += _WRITERS_ONLY
-    if lanes and not loose and OWNER_BYTES in life.campaign.settings:
+    owned = OWNER_BYTES in life.campaign.settings
+    if lanes and owned and not loose:
         points += _OWNERS_ONLY
-    never = {"half-produced"} if loose else set[str]()
+    never = {"half-produced"} if loose or owned else set[str]()
     never |= set() if facts.inputs else _INPUT_ONLY
     never |= set() if facts.has_state else _STATE_ONLY
     return tuple(point for point in points if point not in never)
