@@ -21,6 +21,7 @@ __all__ = [
     "connected_executors",
     "count_executors",
     "not_without_executors",
+    "scheduler_of",
     "wait_for_executors",
 ]
 
@@ -99,10 +100,18 @@ def wait_for_executors(
         pause = min(_PAUSE_MAX_S, 2 * pause)
 
 
-def connected_executors(context: Any) -> set[str]:
-    """Return the numbers of the executors that the driver of a cluster's context can reach."""
-    told = context._jsc.sc().schedulerBackend().getExecutorIds().mkString("\n")
-    return set(str(told).splitlines())
+def scheduler_of(context: Any) -> Any:
+    """Return what holds the connections to executors of a cluster's context, as long as that lives.
+
+    Who asks often keeps it: each handle on the way to it costs a question to the JVM, and another
+    one to give it back.
+    """
+    return context._jsc.sc().schedulerBackend()
+
+
+def connected_executors(scheduler: Any) -> set[str]:
+    """Return the numbers of the executors that the driver can reach."""
+    return set(str(scheduler.getExecutorIds().mkString("\n")).splitlines())
 
 
 @contextmanager
@@ -126,7 +135,7 @@ def not_without_executors(
         context: Spark's context.
         needed: The executors where lanes are at home.
         count: Counts the executors of a context.
-        connected: Tells those of a context that the driver can reach.
+        connected: Tells those that the driver can reach, of the context's scheduler.
         look_s: How often to look for those that are needed.
         empty_s: How long nobody must have been there.
     """
@@ -137,13 +146,16 @@ def not_without_executors(
             context._jsc.sc().cancelJobsWithTag(_TAG, why)
 
     def look() -> None:
+        scheduler: Any = None
         empty, every = False, max(1, round(empty_s / look_s))
         for turn in count_from(1):
             if over.wait(look_s):
                 return
             with suppress(Py4JError, OSError):  # the JVM ends: the job will say so
-                if needed and not needed <= connected(context):
-                    cancel(ONE_LOST)
+                if needed:
+                    scheduler = scheduler or scheduler_of(context)
+                    if not needed <= connected(scheduler):
+                        cancel(ONE_LOST)
                 if turn % every == 0:
                     before, empty = empty, count(context) == 0
                     if before and empty:

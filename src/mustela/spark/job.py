@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
@@ -257,9 +257,8 @@ class Jobs:
         Raises:
             EpochJobError: If a stage was run twice: the epoch runs again whole.
         """
-        tracker = self._context._jsc.sc().statusTracker()
         for stage in sorted(set(stages) - {-1}):
-            info = tracker.getStageInfo(stage)
+            info = self._tracker.getStageInfo(stage)
             if info.isDefined() and info.get().currentAttemptId() > 0:
                 error = EpochJobError(
                     "an executor was lost", evidence={"spark": f"stage {stage} ran twice"}
@@ -269,10 +268,20 @@ class Jobs:
 
     def forget(self, shuffles: list[int]) -> None:
         """Delete the files of shuffles; Spark alone would wait for its garbage collector."""
-        cleaner = self._context._jsc.sc().cleaner()
-        if cleaner.isDefined():
+        if self._cleaner is not None:
             for shuffle in shuffles:
-                cleaner.get().doCleanupShuffle(shuffle, False)
+                self._cleaner.doCleanupShuffle(shuffle, False)
+
+    @cached_property
+    def _tracker(self) -> Any:
+        """What knows the context's stages; each epoch asks it."""
+        return self._context._jsc.sc().statusTracker()
+
+    @cached_property
+    def _cleaner(self) -> Any:
+        """What deletes the context's shuffles; None if the user has turned that off."""
+        cleaner = self._context._jsc.sc().cleaner()
+        return cleaner.get() if cleaner.isDefined() else None
 
     def run_tasks(self, tasks: int, task: Task, where: Located | None = None) -> Iterator[bytes]:
         """Run ``tasks`` tasks without a shuffle and yield their frames."""

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from mustela.spark.executors import connected_executors
+from mustela.spark.executors import connected_executors, scheduler_of
 from mustela.spark.placement import Executor
 
 __all__ = ["ExecutorList", "Located"]
+
+
+class _Classes(NamedTuple):
+    """Classes of Spark's that each epoch needs: each step on the way to one is a question."""
+
+    pruned: Any
+    pairs: Any
+    python: Any
 
 
 class ExecutorList:
@@ -36,7 +44,7 @@ class ExecutorList:
     @cached_property
     def _backend(self) -> Any:
         """The scheduler's connections to executors; None where all of Spark is one process."""
-        backend = self._context._jsc.sc().schedulerBackend()
+        backend = scheduler_of(self._context)
         return None if "LocalSchedulerBackend" in str(backend.getClass().getName()) else backend
 
     def now(self) -> list[Executor]:
@@ -46,9 +54,7 @@ class ExecutorList:
         it up, up to five seconds if its host is gone, too. One that is asked to leave takes none.
         """
         backend = self._backend
-        active = None
-        if backend is not None:
-            active = connected_executors(self._context)
+        active = None if backend is None else connected_executors(backend)
         told = str(self._master.getMemoryStatus().keySet().mkString("\n"))
         found: list[Executor] = []
         for line in told.splitlines():
@@ -112,11 +118,16 @@ class Located:
 
     def at_home(self, values: Any) -> Any:
         """Return a Java RDD with the same items in as many partitions, each at its home."""
-        jvm = self._context._jvm
         crossed = self.items.cartesian(values).rdd()
-        kept = jvm.org.apache.spark.rdd.PartitionPruningRDD(crossed, self._diagonal, self._tag)
-        pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(kept, self._tag, self._tag)
-        return jvm.PythonRDD.valueOfPair(pairs)
+        kept = self._classes.pruned(crossed, self._diagonal, self._tag)
+        pairs = self._classes.pairs.fromRDD(kept, self._tag, self._tag)
+        return self._classes.python.valueOfPair(pairs)
+
+    @cached_property
+    def _classes(self) -> _Classes:
+        jvm = self._context._jvm
+        pairs = jvm.org.apache.spark.api.java.JavaPairRDD
+        return _Classes(jvm.org.apache.spark.rdd.PartitionPruningRDD, pairs, jvm.PythonRDD)
 
     @cached_property
     def _diagonal(self) -> Any:

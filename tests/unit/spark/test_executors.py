@@ -66,7 +66,12 @@ class Cluster:
         self._counts = counts
         self.looked = 0
         self.cancelled: list[str] = []
+        self.fetched = 0
         self._jsc = SimpleNamespace(sc=lambda: self)
+
+    def schedulerBackend(self) -> object:
+        self.fetched += 1
+        return self
 
     def addJobTag(self, tag: str) -> None:
         self.tag = tag
@@ -104,12 +109,13 @@ def test_a_job_whose_lanes_have_lost_their_home_is_cancelled_at_once(
     cluster: Any = Cluster([len(there)])
     looked: list[object] = []
 
-    def connected(_context: object) -> set[str]:
-        looked.append(None)
+    def connected(scheduler: object) -> set[str]:
+        looked.append(scheduler)
         return there
 
     with not_without_executors(cluster, {"0", "1"}, connected=connected, look_s=0.001):
         assert any(looks(lambda: len(looked) > 3))
+    assert cluster.fetched == 1, "each handle costs a question, and each job asks often"
     assert bool(cluster.cancelled) is cancelled
     for reason in cluster.cancelled:
         error = job_error(f"Job 7 cancelled {reason}", debug=False, cluster=True)
