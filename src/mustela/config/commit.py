@@ -30,9 +30,10 @@ class CommitSettings(Section):
         "them. Not with `commit.writers: driver`.",
     )
     owner_bytes: Size = Field(
-        default=4 << 20,
-        description="On a cluster: bytes of output rows that are expected of an epoch from which "
-        "on they do not pass the driver. One more exchange brings them to tasks that own a part of "
-        "the partitions each and write them into the driver's transaction. Not with "
-        "`commit.writers: driver`.",
+        default=16 << 20,
+        ge=1,
+        description="On a cluster: bytes of output rows for each task that writes them in place of "
+        "the driver, at least. If an epoch is expected to have as many for two tasks or more, one "
+        "more exchange brings its rows to tasks that own a part of the partitions each and write "
+        "them into the driver's transaction. Not with `commit.writers: driver`.",
     )

@@ -13,17 +13,18 @@ __all__ = ["OutputSpread"]
 class OutputSpread:
     """Expects of each record as many bytes of sink rows as those of the last epoch gave.
 
-    An exchange costs the same for few rows as for many, so few are left to the driver.
+    A task costs the same for few rows as for many, so there are no more owners than have enough to
+    write; where that would be one, the driver does as well.
 
     Args:
-        least_bytes: With fewer bytes of rows, the driver writes them.
+        least_bytes: What an owner is to have at least.
 
     Example:
         >>> spread = OutputSpread(1_000)
         >>> made = TaskReport(stage=0, task=0, sink_bytes=5_000)
         >>> spread.learn([made], records=10)
-        >>> [spread.owners([SourceRange(0, 0, 0, end)], 4) for end in (1, 2)]
-        [0, 4]
+        >>> [spread.owners([SourceRange(0, 0, 0, end)], 4) for end in (3, 4, 6, 20)]
+        [0, 2, 3, 4]
     """
 
     def __init__(self, least_bytes: int) -> None:
@@ -38,7 +39,8 @@ class OutputSpread:
             tasks: How many there can be.
         """
         expected = self._bytes_each * sum(part.end - part.start for part in ranges)
-        return tasks if expected >= max(1, self._least) else 0
+        owners = min(tasks, int(expected / self._least))
+        return owners if owners > 1 else 0
 
     def learn(self, reports: Sequence[TaskReport], *, records: int) -> None:
         """Take in what an epoch gave.
