@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from mustela import StreamsBuilder, TopologyTestDriver
+from mustela.compiled import form
 from mustela.runtime.record.epoch_record import EpochRecord
 from tests.faults.bugs import BUGS, planted
 from tests.faults.kinds import chains, joins, tables, windows
@@ -129,9 +130,15 @@ BUGS_HERE = (
 )
 
 
+COMPILED = {"met-and-alone"}
+"""Bugs that are planted in what may be compiled, which does not see them."""
+
+
 @pytest.mark.parametrize("bug", BUGS_HERE)
 def test_a_model_finds_a_bug_that_was_planted(bug: str) -> None:
     """Each family has a bug that its model sees: that it sees none elsewhere says something."""
+    if bug in COMPILED and form().compiled:
+        pytest.skip("it is planted in what is compiled")
     kind = KINDS[BUGS[bug].kind]
     builder = StreamsBuilder()
     kind.build(builder, "p")
