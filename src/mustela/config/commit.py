@@ -29,11 +29,12 @@ class CommitSettings(Section):
         description="Rows of one epoch from which on a lane does so; with fewer, the driver writes "
         "them. Not with `commit.writers: driver`.",
     )
-    owner_bytes: Size = Field(
-        default=16 << 20,
-        ge=1,
+    owner_bytes: Size | None = Field(
+        default=None,
         description="On a cluster: bytes of output rows for each task that writes them in place of "
-        "the driver, at least. If an epoch is expected to have as many for two tasks or more, one "
-        "more exchange brings its rows to tasks that own a part of the partitions each and write "
-        "them into the driver's transaction. Not with `commit.writers: driver`.",
+        "the driver, at least. If an epoch is expected to have as many for two tasks, one more "
+        "exchange brings its rows to tasks that own a part of the partitions each and write them "
+        "into the driver's transaction. Default: 4 MiB, but only where that gives eight tasks or "
+        "more: with fewer the exchange costs more than the driver saves. Not with "
+        "`commit.writers: driver`.",
     )
