@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, strategies as st
 
 from mustela.connectors.kafka.errors import RowsRefused, TransactionFailed
@@ -16,7 +14,6 @@ from mustela.connectors.kafka.writers.sealed import SealedBatch
 from mustela.kernel.core.output import SinkRows, StageOutput
 from mustela.plan.partitions import partition_of
 from mustela.plan.sealed import SealedPart
-from mustela.plan.ticket import Ticket
 from mustela.spark import process as process_module
 from mustela.spark.frames import (
     CHANGELOG,
@@ -37,21 +34,12 @@ from mustela.spark.owners import owner_parcels
 from mustela.spark.spool import Spool
 from mustela.state.interfaces import Token
 from tests.unit.connectors.writers.decoding import decode
+from tests.unit.spark.test_lane_writer import TICKET, cluster_of
 from tests.unit.spark.test_outbox import ORDER, PROGRAM, process_of
 
-TICKET = Ticket("app", 7, 3, by_writing=True)
 OWNERS = 3
 PARTITIONS = 5
 OWNED_ORDER = replace(ORDER, seals=True, owners=OWNERS, ticket=TICKET)
-
-
-def cluster_of(partitions: int) -> Any:
-    def count(topic: str) -> int:
-        if not partitions:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, topic))
-        return partitions
-
-    return SimpleNamespace(partitions=count, forget=lambda: None)
 
 
 def columns_of(keys: list[bytes], value: bytes = b"v", topic: str = "out") -> FrameColumns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from mustela.connectors.kafka.deliveries import Diagnosis
 from mustela.connectors.kafka.errors import (
@@ -14,10 +14,17 @@ from mustela.connectors.kafka.errors import (
     TransactionFailed,
     TransactionFenced,
     TransactionUnknown,
+    error_of,
     kind_of,
 )
 
-__all__ = ["Circumstances", "ends_missing", "failure_of", "is_about_delivery"]
+__all__ = [
+    "Circumstances",
+    "ends_missing",
+    "failure_of",
+    "is_about_delivery",
+    "partitions_unknown",
+]
 
 # The client's text for it is no help: it sends the reader to reports that he never sees.
 _UNDELIVERED = KafkaError._INCONSISTENT  # pyright: ignore[reportPrivateUsage]
@@ -89,6 +96,23 @@ def failure_of(error: KafkaError, now: Circumstances, diagnosis: Diagnosis) -> T
         fix=diagnosis.fix,
         fields={**fields, "gone": list(diagnosis.gone)},
     )
+
+
+def partitions_unknown(
+    raised: KafkaException, topic: str, *, elapsed: float, limit: float
+) -> TransactionFailed:
+    """Make the error that nobody says how many partitions a topic has.
+
+    Args:
+        raised: What was said instead.
+        topic: The topic.
+        elapsed: Seconds since the transaction began.
+        limit: Seconds that it may be open.
+    """
+    what = f"could not learn how many partitions {topic} has"
+    now = Circumstances(what, elapsed, limit, commit_sent=False)
+    gone = (topic,) if kind_of(raised) is ErrorKind.TOPIC_GONE else ()
+    return failure_of(error_of(raised), now, Diagnosis(gone=gone))
 
 
 def ends_missing(what: str, places: list[tuple[str, int]]) -> TransactionAborted:

@@ -15,9 +15,7 @@ from math import inf
 from confluent_kafka import KafkaException
 
 from mustela.connectors.kafka.columns import Columns
-from mustela.connectors.kafka.deliveries import Diagnosis
-from mustela.connectors.kafka.errors import ErrorKind, error_of, kind_of
-from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
+from mustela.connectors.kafka.transaction_failures import partitions_unknown
 from mustela.connectors.kafka.writers.batches import HEAD_BYTES, Rows, cut, whole_head
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.placing import Placing
@@ -81,10 +79,7 @@ def partitions_or_fail(cluster: Cluster, topic: str) -> int:
         return cluster.partitions(topic)
     except KafkaException as raised:
         cluster.forget()
-        what = f"could not learn how many partitions {topic} has"
-        now = Circumstances(what, 0.0, inf, commit_sent=False)
-        gone = (topic,) if kind_of(raised) is ErrorKind.TOPIC_GONE else ()
-        raise failure_of(error_of(raised), now, Diagnosis(gone=gone)) from raised
+        raise partitions_unknown(raised, topic, elapsed=0.0, limit=inf) from raised
 
 
 def seal(

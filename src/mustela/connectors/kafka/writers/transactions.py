@@ -11,18 +11,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.columns import Columns, ColumnSink
-from mustela.connectors.kafka.deliveries import Diagnosis
 from mustela.connectors.kafka.errors import (
-    ErrorKind,
     RefusedRow,
     RowsRefused,
     TransactionFailed,
     TransactionTimeoutRefused,
     error_of,
-    kind_of,
 )
 from mustela.connectors.kafka.transaction import TransactionOptions
-from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
+from mustela.connectors.kafka.transaction_failures import partitions_unknown
 from mustela.connectors.kafka.writers.batches import Rows
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.coordinator import TransactionCoordinator
@@ -288,11 +285,8 @@ class SharedTransactions(ColumnSink):
                 lambda: self._cluster.partitions(topic), self._options.commit_timeout
             )
         except KafkaException as raised:
-            elapsed = perf_counter() - self._began
-            what = f"could not learn how many partitions {topic} has"
-            now = Circumstances(what, elapsed, self._options.commit_timeout, commit_sent=False)
-            gone = (topic,) if kind_of(raised) is ErrorKind.TOPIC_GONE else ()
-            raise failure_of(error_of(raised), now, Diagnosis(gone=gone)) from raised
+            elapsed, limit = perf_counter() - self._began, self._options.commit_timeout
+            raise partitions_unknown(raised, topic, elapsed=elapsed, limit=limit) from raised
 
     def _reach(self, name: str) -> None:
         if self._crash_point is not None:
