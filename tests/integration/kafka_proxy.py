@@ -36,8 +36,16 @@ class KafkaProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def drop_answers(self, api: int) -> None:
-        """Swallow answers to requests of a kind: the request is served, nobody hears of it."""
-        self._arm(api, lambda: False)
+        """Swallow answers to requests of a kind: the request is served, nobody hears of it.
+
+        `seen` is set when the first answer is swallowed: only then has the broker done its part.
+        """
+
+        def swallow() -> bool:
+            self.seen.set()
+            return False
+
+        self._arm(api, swallow)
 
     def hold_answers(self, api: int) -> None:
         """Keep answers back until `release`."""
@@ -106,7 +114,6 @@ class KafkaProxy:
                 api, _, correlation = struct.unpack_from(">hhi", frame)
                 if api == self._watched:
                     pending.add(correlation)
-                    self.seen.set()
                 server.sendall(struct.pack(">i", len(frame)) + frame)
         _close(client)
         _close(server)

@@ -158,8 +158,8 @@ class Relay:
                 "event": text,
             }
         facts.setdefault("app", self._options.application_id)
-        redacted = self._redact({name: fact for name, fact in facts.items() if fact != ""})
-        return self._render(redacted)
+        told = {name: fact for name, fact in facts.items() if name in HEAD or fact != ""}
+        return self._render(self._redact(told))
 
 
 def _facts_in(text: str) -> dict[str, Any] | None:

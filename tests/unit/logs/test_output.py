@@ -184,7 +184,7 @@ def test_what_other_processes_print_takes_the_form_of_the_log() -> None:
         "event": "slow",
         "app": "shop",
     }
-    for text in ('{"a": 1}', "{broken", "Traceback (most recent call last):"):
+    for text in ('{"a": 1}', "{broken", "Traceback (most recent call last):", ""):
         row = json.loads(relay.line(text, "now"))
         assert (row["event"], row["logger"], row["timestamp"]) == (text, "spark.stderr", "now")
     people = Relay(LogOptions(application_id="shop", console=True), "spark.stderr")
