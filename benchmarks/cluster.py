@@ -130,9 +130,12 @@ def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:
 
 
 def measure_load(
-    executors: int, work: str, lines_count: int, settings: Sequence[str] = ()
+    executors: int, work: str, lines_count: int, settings: Sequence[str] = (), warm: int = 0
 ) -> dict[str, Any]:
-    """Return the processor time of a line with so many executors; with none it is ``local[2]``."""
+    """Return the processor time of a line with so many executors; with none it is ``local[2]``.
+
+    Before that so many lines go through that are not counted: a JVM compiles what it does often.
+    """
     with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory)) as cluster:
         workers = cluster.add_workers(*(f"h{n}" for n in range(executors))) if executors else []
         master = None if executors else "local[2]"
@@ -144,6 +147,8 @@ def measure_load(
             for _ in range(2):  # what is compiled and cached is there, and all state is
                 lines.send_all()
                 until_done(lines)
+            lines.send_these(lines.random(warm))
+            until_done(lines)
             sent = lines.random(lines_count)
             before, mine = cpu_seconds([driver, *workers]), cpu_seconds([driver])
             sent_bytes = network_bytes(driver)
@@ -157,6 +162,8 @@ def measure_load(
         return {
             "work": work,
             "executors": executors,
+            "lines": lines_count,
+            "warm_lines": warm,
             "cpu_us_per_line": 1e6 * spent / lines_count,
             "share_of_driver": share,
             "driver_bytes_per_line": passed / lines_count,
@@ -234,14 +241,15 @@ def main() -> None:
     parser.add_argument("--work", nargs="*", default=["word_count", "stateless"])
     parser.add_argument("--set", nargs="*", default=[], help="settings of a load")
     parser.add_argument("--lines", type=int, default=LINES, help="of a load")
+    parser.add_argument("--warm", type=int, default=0, help="lines before those of a load")
     parser.add_argument("--added", action="store_true", help="an executor that comes later")
     given = parser.parse_args()
     if given.added:
         print(json.dumps(measure_added()), flush=True)
         return
     for work, executors in product(given.work, given.load or ()):
-        count = given.lines // LIGHTER[work]
-        print(json.dumps(measure_load(executors, work, count, given.set)), flush=True)
+        count, warm = given.lines // LIGHTER[work], given.warm // LIGHTER[work]
+        print(json.dumps(measure_load(executors, work, count, given.set, warm)), flush=True)
     if given.load is not None:
         return
     for replicas in given.replicas:

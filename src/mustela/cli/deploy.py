@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -11,9 +11,6 @@ from mustela.cli.applications import Assignments, Target, parse_assignments
 from mustela.cli.console import ExitCode, Json, print_json, say
 from mustela.cli.loading import load_app
 from mustela.errors import UsageError
-
-if TYPE_CHECKING:
-    from mustela.config.settings import Settings
 
 __all__ = ["k8s", "new", "submit_script"]
 
@@ -144,15 +141,16 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         executor_memory: Memory of each executor's pod: JVM and workers.
         executor_state_size: Size of a volume for each executor's state, which is on the disk of its
             node otherwise; takes --storage-class.
-        set: Settings, as for a run.
+        set: Settings, as for a run: the pod's command has them, but for secret ones.
         json: Print a JSON List instead of YAML.
     """
     from mustela.deploy.executors import Executors
-    from mustela.deploy.manifests import Deployment, files_of, manifests, text_of
+    from mustela.deploy.manifests import Deployment, files_of, manifests, secrets_of, text_of
     from mustela.deploy.pods import read_mounts
 
     app = load_app(target)
-    app.configure(**parse_assignments(set or ()))
+    given = parse_assignments(set or ())
+    app.configure(**given)
     app.check_program()
     pods = None
     if executors is not None:
@@ -176,22 +174,21 @@ def k8s(  # noqa: PLR0913 - its options are its interface
         standby=standby,
         executors=pods,
         secrets=read_mounts(mount_secret),
+        given=given,
     )
     found = manifests(app, deployment)
     if json:
         print_json({"apiVersion": "v1", "kind": "List", "items": found})
     else:
         print(text_of(found), end="")
-    _say_what_is_missing(app.settings, found[-1]["metadata"])
+    _say_what_is_missing(secrets_of(app.settings, given), found[-1]["metadata"])
     for key in files_of(app.settings, deployment.secrets):
         say(f"{key} is a file: the image must have it, or a Secret (--mount-secret NAME=DIRECTORY)")
     return ExitCode.OK
 
 
-def _say_what_is_missing(settings: Settings, made: dict[str, Any]) -> None:
-    from mustela.deploy.manifests import secrets_of
-
-    if secrets := secrets_of(settings):
+def _say_what_is_missing(secrets: list[str], made: dict[str, Any]) -> None:
+    if secrets:
         literals = " ".join(f'--from-literal={key}="${key}"' for key in secrets)
         where = f" -n {made['namespace']}" if "namespace" in made else ""
         name = f"{made['name']}-secrets"

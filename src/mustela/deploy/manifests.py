@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import yaml
@@ -92,6 +93,8 @@ class Deployment:
         standby: Run a second pod, with a volume of its own, that takes over.
         executors: Pods that run the lanes; None runs them in the application's own pod.
         secrets: Where Secrets with files are mounted, in all pods.
+        given: Settings said for this deployment. They are stronger than the program's own, so the
+            pod's command has them; secret ones come from the environment as others do.
     """
 
     target: str
@@ -106,6 +109,7 @@ class Deployment:
     standby: bool = False
     executors: Executors | None = None
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def where(self) -> str:
@@ -196,8 +200,12 @@ def _stateful_set(
     }
 
 
-def secrets_of(settings: Settings) -> list[str]:
+def secrets_of(settings: Settings, given: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Return the secret settings that are not in the program, by their names in the environment.
+
+    Args:
+        settings: The settings.
+        given: Those of them that were said for this deployment.
 
     Example:
         >>> from mustela.config.settings import Settings
@@ -206,7 +214,7 @@ def secrets_of(settings: Settings) -> list[str]:
         >>> secrets_of(settings)
         ['MUSTELA__KAFKA__SASL_PASSWORD']
     """
-    return [_variable(key) for key, _ in _outside(settings) if is_secret_key(key)]
+    return [_variable(key) for key, _ in _outside(settings, given) if is_secret_key(key)]
 
 
 def files_of(settings: Settings, secrets: Mapping[str, str]) -> list[str]:
@@ -268,6 +276,13 @@ def _check(settings: Settings, deployment: Deployment) -> None:
             storage_class=deployment.storage_class,
             standby=deployment.standby,
         )
+    if settings.source_of("state_dir") == "code" and str(settings.state_dir) != STATE_PATH:
+        msg = "the program or --set says where state is kept, and so its volume would stay empty"
+        raise DeploymentError(
+            msg,
+            evidence={"state_dir": str(settings.state_dir), "volume": STATE_PATH},
+            fix="leave state_dir out: here it is taken from the environment of the pod",
+        )
     if _LOCAL.match(settings.bootstrap_servers):
         msg = "the application's brokers are on this machine, where a pod does not reach them"
         raise DeploymentError(
@@ -315,6 +330,9 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
     if deployment.admin_secret:
         ports.append({"name": "admin", "containerPort": ADMIN_PORT})
     command = ["mustela", "run", deployment.target]
+    for key, value in deployment.given.items():
+        if not is_secret_key(key):
+            command += ["--set", f"{key}={value}"]
     if deployment.executors is not None:
         command += ["--master", MASTER]
         ports.append({"name": "spark-driver", "containerPort": DRIVER_PORT})
@@ -408,7 +426,7 @@ def _environment(settings: Settings, deployment: Deployment, name: str) -> Itera
     for token in _TOKENS if deployment.admin_secret else ():
         variable = f"MUSTELA__ADMIN__{token.upper()}_TOKEN"
         yield _from_secret(variable, deployment.admin_secret, f"{token}-token")
-    for key, value in _outside(settings):
+    for key, value in _outside(settings, deployment.given):
         if key in own or key.startswith("admin."):
             continue
         variable = _variable(key)
@@ -433,10 +451,12 @@ def _from_secret(variable: str, secret: str | None, key: str) -> dict[str, Any]:
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def _outside(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the settings that are neither defaults nor said by the program."""
+def _outside(settings: Settings, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that are neither defaults nor said by the program or the pod's command."""
     for key, value in settings.masked().items():
-        if settings.source_of(key) in (Settings.DEFAULT, "code") or value is None:
+        secret_given = key in given and is_secret_key(key)
+        said = settings.source_of(key) in (Settings.DEFAULT, "code") and not secret_given
+        if said or value is None:
             continue
         if isinstance(value, timedelta):
             value = show_duration(value)

@@ -25,9 +25,9 @@ from mustela.runtime.epoch.broker_view import BrokerView
 from mustela.runtime.epoch.epoch_chooser import EpochChooser
 from mustela.runtime.epoch.epoch_commit import EpochCommit
 from mustela.runtime.epoch.epoch_job import EpochJob
+from mustela.runtime.epoch.owner_choice import OwnerChoice
 from mustela.runtime.epoch.rest import Rest
 from mustela.runtime.epoch.run import Run, Uncaught, shuts_down
-from mustela.runtime.epoch.spread import OutputSpread
 from mustela.runtime.events import Listener, Said
 from mustela.runtime.gate.refusals import keep_refusing
 from mustela.runtime.hunt import Hunt
@@ -103,7 +103,7 @@ class Coordinator:
             state=CommittedState(plan=plan, key_groups=1, lanes=lanes),
             barrier=Barrier(incarnation=0, last_epoch=0, on_phase=board.phase),
             due=DueTimes(plan, 1, known=True),
-            spread=OutputSpread(settings.commit.owner_bytes),
+            owner_choice=OwnerChoice(settings.commit.owner_bytes),
             board=board,
             uncaught=uncaught,
         )

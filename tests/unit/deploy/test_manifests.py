@@ -140,6 +140,34 @@ def test_settings_of_here_go_along_and_secrets_do_not(
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == items
 
 
+def test_what_is_set_reaches_the_pod_though_the_program_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program is stronger than the environment, so the pod's command says it; a secret never."""
+    program = PROGRAM.replace('"shop"', '"shop", {"lanes": 2, "bootstrap.servers": "other:9092"}')
+    (tmp_path / "set_shop.py").write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MUSTELA__LOG__LEVEL", "debug")
+    said = ("lanes=3", "bootstrap.servers=kafka:9092", "epoch.max_records=1000")
+    words = [word for one in (*said, "kafka.sasl.password=hunter2") for word in ("--set", one)]
+    assert main(["k8s", "set_shop:app", "--image", "shop:1.4", *words, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "hunter2" not in printed.out + printed.err
+    pod = json.loads(printed.out)["items"][1]
+    assert container(pod)["command"] == ["mustela", "run", "set_shop:app", *words[:6]]
+    key = "MUSTELA__KAFKA__SASL_PASSWORD"
+    assert environment(pod)[key]["secretKeyRef"]["key"] == key
+    assert f'--from-literal={key}="${key}"' in printed.err
+    assert environment(pod)["MUSTELA__LOG__LEVEL"] == "debug"
+
+
+def test_state_elsewhere_than_on_the_volume_is_refused() -> None:
+    """It would be gone with the pod."""
+    with pytest.raises(DeploymentError, match="volume would stay empty") as caught:
+        made(shop(state_dir="/tmp/state"))
+    assert "leave state_dir out" in (caught.value.fix or "")
+
+
 @pytest.mark.parametrize(
     ("options", "what", "right"),
     [

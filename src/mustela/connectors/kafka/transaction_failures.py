@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -37,7 +38,7 @@ class Circumstances(NamedTuple):
     Attributes:
         what: What could not be done.
         elapsed: Seconds since it began.
-        limit: Seconds that it may be open.
+        limit: Seconds that it may be open; infinite where that is not known, as in a task.
         commit_sent: Whether the commit was asked for.
     """
 
@@ -61,7 +62,8 @@ def failure_of(error: KafkaError, now: Circumstances, diagnosis: Diagnosis) -> T
     evidence: dict[str, str] = {}
     if error.code() != _UNDELIVERED:
         evidence["kafka"] = f"{error.name()}: {error.str()}"
-    evidence["open for"] = f"{now.elapsed:.1f} s of {now.limit:g} s"
+    if isfinite(now.limit):
+        evidence["open for"] = f"{now.elapsed:.1f} s of {now.limit:g} s"
     fields = {"kafka": error.name(), "seconds": now.elapsed, "commit_sent": now.commit_sent}
     is_over = kind is ErrorKind.FENCED or error.code() == KafkaError.INVALID_TXN_STATE
     if is_over and now.elapsed >= now.limit:
@@ -107,7 +109,7 @@ def partitions_unknown(
         raised: What was said instead.
         topic: The topic.
         elapsed: Seconds since the transaction began.
-        limit: Seconds that it may be open.
+        limit: Seconds that it may be open; infinite where that is not known, as in a task.
     """
     what = f"could not learn how many partitions {topic} has"
     now = Circumstances(what, elapsed, limit, commit_sent=False)

@@ -200,6 +200,6 @@ class EpochChooser:
             left_out=self._hunt.left_out,
             lanes=state.lanes,
             seals=seals,
-            owners=run.spread.owners(ranges, run.engine.owners) if seals else 0,
+            owners=run.owner_choice.owners(ranges, run.engine.owners) if seals else 0,
         )
         return Turn(cuts=cuts, look=look, order=order, started=run.clock.monotonic())

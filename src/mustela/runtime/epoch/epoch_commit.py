@@ -174,7 +174,7 @@ class EpochCommit:
         records = sum(part.records for part in ranges)
         size = sum(part.size for part in ranges) + output.all_bytes
         run.opening.recovery.unlogged.lost(output.reports)
-        run.spread.learn(output.reports, records=records)
+        run.owner_choice.learn(output.reports, records=records)
         worked = output.worked + seconds - job_seconds
         run.budget.learn(records=records, size=size, seconds=seconds, worked=worked)
         refused = self._committer.left_out.items()

@@ -16,7 +16,7 @@ from mustela.runtime.commit.committed import CommittedState
 from mustela.runtime.commit.outcome import Outcome
 from mustela.runtime.cutting.sizing import EpochBudget
 from mustela.runtime.engine import Engine
-from mustela.runtime.epoch.spread import OutputSpread
+from mustela.runtime.epoch.owner_choice import OwnerChoice
 from mustela.runtime.events import Listener, UncaughtAnswer
 from mustela.runtime.passing_faults import PassingFaults
 from mustela.runtime.ports import World
@@ -97,7 +97,7 @@ class Run:
     state: CommittedState
     barrier: Barrier
     due: DueTimes
-    spread: OutputSpread
+    owner_choice: OwnerChoice
     board: StatusBoard
     uncaught: Uncaught = shuts_down
     ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])

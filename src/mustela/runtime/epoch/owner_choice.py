@@ -8,7 +8,7 @@ from typing import Final
 from mustela.plan.epoch import TaskReport
 from mustela.plan.ranges import SourceRange
 
-__all__ = ["OutputSpread"]
+__all__ = ["OwnerChoice"]
 
 _BYTES: Final = 4 << 20
 _FEW: Final = 8
@@ -16,7 +16,7 @@ _FEW: Final = 8
 executors (`benchmarks/cluster.md`): it pays where they share that among so many."""
 
 
-class OutputSpread:
+class OwnerChoice:
     """Expects of each record as many bytes of sink rows as those of the last epoch gave.
 
     A task costs the same for few rows as for many, so there are no more owners than have enough to
@@ -27,10 +27,10 @@ class OutputSpread:
             are eight owners or more, or the driver writes.
 
     Example:
-        >>> spread = OutputSpread(1_000)
+        >>> choice = OwnerChoice(1_000)
         >>> made = TaskReport(stage=0, task=0, sink_bytes=5_000)
-        >>> spread.learn([made], records=10)
-        >>> [spread.owners([SourceRange(0, 0, 0, end)], 4) for end in (3, 4, 6, 20)]
+        >>> choice.learn([made], records=10)
+        >>> [choice.owners([SourceRange(0, 0, 0, end)], 4) for end in (3, 4, 6, 20)]
         [0, 2, 3, 4]
     """
 

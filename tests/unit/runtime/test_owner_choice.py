@@ -6,19 +6,19 @@ import pytest
 
 from mustela.plan.epoch import TaskReport
 from mustela.plan.ranges import SourceRange
-from mustela.runtime.epoch.spread import OutputSpread
+from mustela.runtime.epoch.owner_choice import OwnerChoice
 
 MIB = 1 << 20
 
 
 def owners(least_bytes: int | None, mebibytes: int, tasks: int) -> int:
     """Expect so many MiB, a record of 1 KiB each."""
-    spread = OutputSpread(least_bytes)
-    assert spread.owners([SourceRange(0, 0, 0, 1 << 40)], tasks) == 0  # nothing is known yet
-    spread.learn([TaskReport(stage=0, task=0, sink_bytes=1_024 * 100)], records=100)
-    spread.learn([], records=0)  # an epoch that only acted on time says nothing of records
+    choice = OwnerChoice(least_bytes)
+    assert choice.owners([SourceRange(0, 0, 0, 1 << 40)], tasks) == 0  # nothing is known yet
+    choice.learn([TaskReport(stage=0, task=0, sink_bytes=1_024 * 100)], records=100)
+    choice.learn([], records=0)  # an epoch that only acted on time says nothing of records
     halves = [SourceRange(0, part, 7, 7 + 512 * mebibytes) for part in range(2)]
-    return spread.owners(halves, tasks)
+    return choice.owners(halves, tasks)
 
 
 @pytest.mark.parametrize(
