@@ -65,7 +65,7 @@ def seconds_until_counted(lines: Lines, then: Callable[[], object]) -> float:
 
 def until_done(lines: Lines) -> None:
     """Wait until all lines that were sent are in an epoch that is committed."""
-    sent = lines.expected.total() // WORDS
+    sent = lines.sent
     while counted(lines, 0)["records:lines"] < sent:
         time.sleep(_LOOK_S)
 

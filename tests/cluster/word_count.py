@@ -57,6 +57,7 @@ class Lines:
         self.program = program
         self._words = [f"w{number:0{width}}" for number in range(vocabulary)]
         self._random = Random(17)
+        self.sent = 0
         self.expected = Counter[str]()
 
     def send(self, count: int) -> None:
@@ -74,6 +75,7 @@ class Lines:
 
     def send_these(self, lines: list[str]) -> None:
         """Send lines."""
+        self.sent += len(lines)
         for line in lines:
             self.expected.update(line.split())
         rows = [(str(number), line) for number, line in enumerate(lines)]
