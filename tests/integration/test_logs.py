@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.app_world import World
-from tests.patience import PATIENCE_S
+from tests.integration.own_process import run_program
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 pytest_plugins = ["tests.integration.app_fixture"]
@@ -67,31 +63,7 @@ def assigned(settings: dict[str, str]) -> list[str]:
 
 def run_until_counted(world: World, tmp_path: Path, *more: str) -> tuple[str, str]:
     """Run the program over two records, and return all that it printed."""
-    source, sink = world.topic("in"), world.topic("out")
-    servers, state = world.broker.bootstrap_servers, tmp_path / "state"
-    (tmp_path / "selling.py").write_text(
-        PROGRAM.format(name=world.name, servers=servers, state=state, source=source, sink=sink)
-    )
-    world.send(source, [("a", "apple"), ("b", "pear")])
-    command = [sys.executable, "-m", "mustela.cli.main", "run", "selling:app", *more]
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    ) as app:
-        assert app.stderr is not None
-        seen: list[str] = []
-        for line in app.stderr:
-            seen.append(line)
-            if "1 is committed" in line:
-                break
-        app.send_signal(signal.SIGTERM)
-        out, err = app.communicate(timeout=PATIENCE_S)
-        assert app.returncode == 0, "".join([*seen, err])
-    return out, "".join(seen) + err
+    return run_program(world, tmp_path, PROGRAM, [("a", "apple"), ("b", "pear")], *more)
 
 
 def test_every_process_writes_the_same_form_and_no_secret(world: World, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mustela
+from mustela.spark import daemon
 from tests.public import MODULES, names_of, public_names
 from tests.tidy.conftest import PACKAGE, ROOT
 
@@ -54,7 +55,7 @@ def test_the_kernel_does_not_pull_in_the_driver() -> None:
 )
 def test_the_worker_does_not_pull_in_the_driver() -> None:
     """What Spark's Python workers run stays light."""
-    modules = loaded_by("import mustela.spark.worker")
+    modules = loaded_by("\n".join(f"import {name}" for name in daemon._MODULES))
     assert rooms(modules).isdisjoint(DRIVER_ROOMS)
     assert modules.isdisjoint({"pydantic", "pydantic_settings", "cyclopts", "rich"})
 

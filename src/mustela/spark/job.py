@@ -3,6 +3,9 @@
 Built from PySpark's core API with two liberties, both for speed: items are bytes that pass
 through unpickled, and each task writes (lane, frame) pairs itself where PySpark would hash and
 batch objects first.
+
+No function that is defined here may be part of a task: workers would import this module for it,
+and with it the driver's settings and all that they need.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from mustela.spark.located import Located
 from mustela.spark.owners import owner_task
 from mustela.spark.shipment import Shipment
 from mustela.spark.small_epochs import small_epoch_task
-from mustela.spark.worker import lane_task, source_task
+from mustela.spark.worker import lane_task, source_task, warm_task
 
 __all__ = ["FrameExchange", "JobAside", "Jobs", "Task"]
 
@@ -36,12 +39,6 @@ _NOT_YET = "java.util.concurrent.TimeoutException"
 
 def _same(lane: int) -> int:
     return lane
-
-
-def _nothing(_task: int, rows: Iterable[Any]) -> Iterator[bytes]:
-    for _ in rows:  # a task that leaves its input unread costs the worker
-        pass
-    return iter(())
 
 
 @dataclass(slots=True)
@@ -299,7 +296,7 @@ class Jobs:
         the Python workers starts. Meanwhile the driver talks to the broker.
         """
         try:
-            for _ in self.run_tasks(cores, _nothing):
+            for _ in self.run_tasks(cores, warm_task):
                 pass
         except Exception:  # noqa: BLE001 - the first epoch will meet it, and can say what it is
             pass

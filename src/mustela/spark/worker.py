@@ -67,6 +67,7 @@ __all__ = [
     "source_parcels",
     "source_task",
     "tidying",
+    "warm_task",
 ]
 
 _LANE = struct.Struct("!q")
@@ -88,6 +89,12 @@ def begin_task(rows: Iterable[object]) -> None:
     """
     refuse_retry()
     _exhaust(rows)
+
+
+def warm_task(_task: int, rows: Iterable[object]) -> Iterator[bytes]:
+    """Do nothing, in a worker that is then there."""
+    _exhaust(rows)
+    return iter(())
 
 
 def refuse_retry() -> None:
