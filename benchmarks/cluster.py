@@ -147,8 +147,9 @@ def measure_load(
             for _ in range(2):  # what is compiled and cached is there, and all state is
                 lines.send_all()
                 until_done(lines)
-            lines.send_these(lines.random(warm))
-            until_done(lines)
+            for done in range(0, warm, lines_count):
+                lines.send_these(lines.random(min(lines_count, warm - done)))
+                until_done(lines)
             sent = lines.random(lines_count)
             before, mine = cpu_seconds([driver, *workers]), cpu_seconds([driver])
             sent_bytes = network_bytes(driver)
