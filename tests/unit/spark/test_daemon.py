@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from mustela.spark import daemon
 from mustela.spark.daemon import but_for_broken_pipes, without_archives
 
 pytestmark = pytest.mark.slow
@@ -52,6 +54,41 @@ def test_a_daemon_imports_the_package() -> None:
         check=True,
     )
     assert found.stdout.strip() == pyspark.__file__
+
+
+def test_a_worker_is_used_again_with_what_it_has_put_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first tasks bring the program; later ones leave nothing more, hooks neither."""
+    tasks: list[bool] = []
+    frozen: list[int] = []
+
+    def worker(_socket: socket.socket, authenticated: bool) -> int:
+        tasks.append(authenticated)
+        return 0
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    monkeypatch.setattr(daemon, "freeze", lambda: frozen.append(len(tasks)))
+    run = daemon.used_again(worker)
+    with socket.socket() as idle:
+        assert run(idle, False) == 0
+        hook = sys.unraisablehook
+        assert [run(idle, True) for _ in range(30)] == [0] * 30
+    assert frozen == [1, 3, 10]
+    assert sys.unraisablehook is hook
+
+
+def test_a_worker_whose_socket_spark_closes_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As an idle one is ended; any other error is told."""
+
+    def worker(_socket: socket.socket, _authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    with socket.socket() as idle:
+        assert daemon.used_again(worker)(idle, True) == 1
 
 
 @pytest.mark.parametrize(("error", "reported"), [(BrokenPipeError, 0), (ValueError, 1)])
