@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from mustela.config.masking import is_secret_key
+from mustela.config.masking import MASK, mask_value
 from mustela.config.settings import Settings
 from mustela.config.sparknames import spark_property
 from mustela.config.units import show_duration
@@ -214,7 +214,7 @@ def secrets_of(settings: Settings, given: Mapping[str, str] = MappingProxyType({
         >>> secrets_of(settings)
         ['MUSTELA__KAFKA__SASL_PASSWORD']
     """
-    return [_variable(key) for key, _ in _outside(settings, given) if is_secret_key(key)]
+    return [_variable(key) for key, value in _outside(settings, given) if _is_secret(key, value)]
 
 
 def files_of(settings: Settings, secrets: Mapping[str, str]) -> list[str]:
@@ -331,7 +331,7 @@ def _pod(settings: Settings, deployment: Deployment, name: str) -> dict[str, Any
         ports.append({"name": "admin", "containerPort": ADMIN_PORT})
     command = ["mustela", "run", deployment.target]
     for key, value in deployment.given.items():
-        if not is_secret_key(key):
+        if not _is_secret(key, value):
             command += ["--set", f"{key}={value}"]
     if deployment.executors is not None:
         command += ["--master", MASTER]
@@ -430,7 +430,7 @@ def _environment(settings: Settings, deployment: Deployment, name: str) -> Itera
         if key in own or key.startswith("admin."):
             continue
         variable = _variable(key)
-        if is_secret_key(key):
+        if _is_secret(key, value):
             yield _from_secret(variable, f"{name}-secrets", variable)
         else:
             yield {"name": variable, "value": value}
@@ -451,10 +451,15 @@ def _from_secret(variable: str, secret: str | None, key: str) -> dict[str, Any]:
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
+def _is_secret(key: str, value: str) -> bool:
+    """Whether a setting is secret, masked or not: by its name, or as an address with a login."""
+    return MASK in str(mask_value(key, value))
+
+
 def _outside(settings: Settings, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the settings that are neither defaults nor said by the program or the pod's command."""
     for key, value in settings.masked().items():
-        secret_given = key in given and is_secret_key(key)
+        secret_given = key in given and _is_secret(key, given[key])
         said = settings.source_of(key) in (Settings.DEFAULT, "code") and not secret_given
         if said or value is None:
             continue

@@ -123,6 +123,7 @@ def test_settings_of_here_go_along_and_secrets_do_not(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MUSTELA__BOOTSTRAP_SERVERS", "kafka:9092")
     monkeypatch.setenv("MUSTELA__KAFKA__SASL_PASSWORD", "hunter2")
+    monkeypatch.setenv("MUSTELA__SCHEMA_REGISTRY__URL", "https://joe:hunter2@registry")
     command = ["k8s", "manifest_shop:app", "--image", "shop:1.4", "-n", "apps"]
     assert main([*command, "--json"]) == 0
     printed = capsys.readouterr()
@@ -131,11 +132,11 @@ def test_settings_of_here_go_along_and_secrets_do_not(
     found = environment(items[1])
     assert found["MUSTELA__EPOCH__MAX_RECORDS"] == "1000"
     assert found["MUSTELA__BOOTSTRAP_SERVERS"] == "kafka:9092"
-    key = "MUSTELA__KAFKA__SASL_PASSWORD"
-    assert found[key] == {"secretKeyRef": {"name": "shop-secrets", "key": key}}
-    assert (
-        f'create secret generic shop-secrets -n apps --from-literal={key}="${key}"' in printed.err
-    )
+    keys = ("MUSTELA__KAFKA__SASL_PASSWORD", "MUSTELA__SCHEMA_REGISTRY__URL")
+    for key in keys:
+        assert found[key] == {"secretKeyRef": {"name": "shop-secrets", "key": key}}
+    literals = " ".join(f'--from-literal={key}="${key}"' for key in keys)
+    assert f"create secret generic shop-secrets -n apps {literals}" in printed.err
     assert main(command) == 0
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == items
 
@@ -149,15 +150,16 @@ def test_what_is_set_reaches_the_pod_though_the_program_says_otherwise(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MUSTELA__LOG__LEVEL", "debug")
     said = ("lanes=3", "bootstrap.servers=kafka:9092", "epoch.max_records=1000")
-    words = [word for one in (*said, "kafka.sasl.password=hunter2") for word in ("--set", one)]
+    secret = ("kafka.sasl.password=hunter2", "schema_registry.url=https://joe:hunter2@registry")
+    words = [word for one in (*said, *secret) for word in ("--set", one)]
     assert main(["k8s", "set_shop:app", "--image", "shop:1.4", *words, "--json"]) == 0
     printed = capsys.readouterr()
     assert "hunter2" not in printed.out + printed.err
     pod = json.loads(printed.out)["items"][1]
     assert container(pod)["command"] == ["mustela", "run", "set_shop:app", *words[:6]]
-    key = "MUSTELA__KAFKA__SASL_PASSWORD"
-    assert environment(pod)[key]["secretKeyRef"]["key"] == key
-    assert f'--from-literal={key}="${key}"' in printed.err
+    for key in ("MUSTELA__KAFKA__SASL_PASSWORD", "MUSTELA__SCHEMA_REGISTRY__URL"):
+        assert environment(pod)[key]["secretKeyRef"]["key"] == key
+        assert f'--from-literal={key}="${key}"' in printed.err
     assert environment(pod)["MUSTELA__LOG__LEVEL"] == "debug"
 
 
