@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.process_tree import read_all
 from tests.cluster.program import Program
 from tests.cluster.rig import Cluster, Host
-from tests.cluster.test_homes import GROUPS
+from tests.cluster.test_homes import GROUPS, counted
 from tests.cluster.test_state import home_on
 from tests.cluster.word_count import TOPICS, Lines, counting
 from tests.patience import looks
@@ -65,8 +65,7 @@ def seconds_until_counted(lines: Lines, then: Callable[[], object]) -> float:
 
 def until_done(lines: Lines) -> None:
     """Wait until all lines that were sent are in an epoch that is committed."""
-    sent = lines.sent
-    while counted(lines, 0)["records:lines"] < sent:
+    while counted(lines)["records:lines"] < lines.sent:
         time.sleep(_LOOK_S)
 
 
@@ -85,14 +84,6 @@ def network_bytes(host: Host) -> int:
             return came + left
     what = f"{host.name} has no network"
     raise LookupError(what)
-
-
-def counted(lines: Lines, since: int) -> Counter[str]:
-    """Return the sums of what epochs have counted."""
-    counts = Counter[str]()
-    for epoch in lines.program.events("epoch")[since:]:
-        counts.update(epoch["counters"])
-    return counts
 
 
 def measure(replicas: int, vocabulary: int, width: int) -> dict[str, Any]:

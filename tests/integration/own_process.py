@@ -6,11 +6,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.integration.app_world import World
 from tests.patience import PATIENCE_S
+
+
+def lines_until(stream: Iterable[str], text: str) -> list[str]:
+    """Return the lines that come, up to the first one with a text, or all if none has it."""
+    seen: list[str] = []
+    for line in stream:
+        seen.append(line)
+        if text in line:
+            break
+    return seen
 
 
 def run_program(
@@ -44,11 +54,7 @@ def run_program(
         env={**os.environ, "COLUMNS": "200"},
     ) as app:
         assert app.stderr is not None
-        seen: list[str] = []
-        for line in app.stderr:
-            seen.append(line)
-            if "1 is committed" in line:
-                break
+        seen = lines_until(app.stderr, "1 is committed")
         app.send_signal(signal.SIGTERM)
         out, err = app.communicate(timeout=PATIENCE_S)
         assert app.returncode == 0, "".join([*seen, err])

@@ -15,6 +15,7 @@ import pytest
 
 from mustela import StreamsBuilder
 from tests.integration.app_world import World
+from tests.integration.own_process import lines_until
 from tests.patience import PATIENCE_S
 
 pytestmark = [
@@ -65,11 +66,7 @@ def test_sigterm_ends_an_application_whose_function_hangs(world: World, tmp_path
     command = [sys.executable, "-m", "mustela.cli.main", "run", "hanging:app", *words]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as app:
         assert app.stderr is not None
-        seen: list[str] = []
-        for line in app.stderr:
-            seen.append(line)
-            if "a worker has been for" in line:
-                break
+        seen = lines_until(app.stderr, "a worker has been for")
         app.send_signal(signal.SIGTERM)
         seen += app.stderr.readlines()
         assert app.wait(PATIENCE_S) == 5, seen

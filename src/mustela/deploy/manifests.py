@@ -6,10 +6,9 @@ Its lanes run in that pod, or in pods of Spark's executors (executors.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import yaml
@@ -200,12 +199,12 @@ def _stateful_set(
     }
 
 
-def secrets_of(settings: Settings, given: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def secrets_of(settings: Settings, given: Collection[str] = ()) -> list[str]:
     """Return the secret settings that are not in the program, by their names in the environment.
 
     Args:
         settings: The settings.
-        given: Those of them that were said for this deployment.
+        given: Names of those that were said for this deployment.
 
     Example:
         >>> from mustela.config.settings import Settings
@@ -451,15 +450,15 @@ def _from_secret(variable: str, secret: str | None, key: str) -> dict[str, Any]:
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def _is_secret(key: str, value: str) -> bool:
+def _is_secret(key: str, value: object) -> bool:
     """Whether a setting is secret, masked or not: by its name, or as an address with a login."""
     return MASK in str(mask_value(key, value))
 
 
-def _outside(settings: Settings, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _outside(settings: Settings, given: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the settings that are neither defaults nor said by the program or the pod's command."""
     for key, value in settings.masked().items():
-        secret_given = key in given and _is_secret(key, given[key])
+        secret_given = key in given and _is_secret(key, value)
         said = settings.source_of(key) in (Settings.DEFAULT, "code") and not secret_given
         if said or value is None:
             continue
