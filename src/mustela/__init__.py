@@ -11,6 +11,7 @@ use, so code that runs on Spark's executors never pays for the rooms of the driv
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -271,9 +272,19 @@ def __getattr__(name: str) -> object:
     if module is None:
         text = f"module 'mustela' has no attribute {name!r}"
         raise AttributeError(text)
-    value = getattr(import_module(module), name)
-    globals()[name] = value
+    value = globals()[name] = _fetched(module, name)
     return value
+
+
+def _fetched(module: str, name: str) -> object:
+    """Import a name's module without looking for garbage, which took a fifth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return getattr(import_module(module), name)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _moved(name: str) -> object:

@@ -74,7 +74,7 @@ def test_an_instance_that_was_refused_is_no_proof(
     run: Callable[..., str],
 ) -> None:
     """Mustela was started once with the id of a Kafka Streams application, by mistake."""
-    monkeypatch.setattr(life_module, "load_engine", lambda _engine: NoEngine())
+    monkeypatch.setattr(life_module, "load_engine", lambda *_: NoEngine())
     app = App(left, bootstrap_servers=broker.bootstrap_servers, topics={"create": True})
 
     @app.topology
@@ -96,7 +96,7 @@ def test_an_application_whose_epochs_topic_was_deleted_can_be_cleared(
     run: Callable[..., str],
 ) -> None:
     """Its lease shows for an hour that an instance of Mustela had made its claim."""
-    monkeypatch.setattr(life_module, "load_engine", lambda _engine: NoEngine())
+    monkeypatch.setattr(life_module, "load_engine", lambda *_: NoEngine())
     name = f"foreign-{next(_NUMBERS)}"
     settings = Settings(application_id=name, bootstrap_servers=broker.bootstrap_servers)
     lines = f"{name}.lines"

@@ -71,6 +71,67 @@ def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
     assert "spark" in done.stderr  # the launcher's JVM says which log settings it takes
 
 
+_BEGIN = """
+import sys
+from mustela.runtime.engine import EngineOptions
+from mustela.spark import own_jvm
+own_jvm.begin(EngineOptions(application_id="start", properties={"spark.master": "local[1]"}))
+assert "pyspark" not in sys.modules
+(begun,) = own_jvm._BEGUN
+process = begun.starting._process
+"""
+
+
+def _after_begin(cache: Path, rest: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BEGIN + rest],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_jvm_that_has_begun_to_start_is_the_one_of_the_context(tmp_path: Path) -> None:
+    """It starts before PySpark is imported."""
+    rest = """
+from mustela.spark.session import open_context
+context = open_context("start", {"spark.master": "local[1]"})
+assert context._gateway.proc is process
+assert context.parallelize([1, 2], 1).sum() == 3
+assert not own_jvm._BEGUN
+context.stop()
+"""
+    _after_begin(tmp_path, rest)
+
+
+def test_a_jvm_that_was_begun_for_others_is_ended(tmp_path: Path) -> None:
+    """Its heap may be too small."""
+    rest = """
+from mustela.spark.session import open_context
+context = open_context("start", {"spark.master": "local[1]", "spark.driver.memory": "600m"})
+assert context._gateway.proc is not process
+assert process.poll() is not None
+assert not begun.scratch.exists()
+context.stop()
+"""
+    _after_begin(tmp_path, rest)
+
+
+def test_an_engine_that_does_not_start_ends_what_has_begun(tmp_path: Path) -> None:
+    """As after a check before the start that found something wrong."""
+    rest = """
+from mustela.spark.engine import SparkEngine
+SparkEngine().stop()
+assert process.poll() is not None
+assert not begun.scratch.exists()
+assert not own_jvm._BEGUN
+"""
+    _after_begin(tmp_path, rest)
+
+
 _HANG = _START.replace("context.stop()", "print(flush=True); input()")
 
 

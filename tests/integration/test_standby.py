@@ -51,7 +51,7 @@ def make(
     name: str,
 ) -> Iterator[Callable[..., App]]:
     """Make an instance of the application; it has no engine, and nothing to read."""
-    monkeypatch.setattr(life_module, "load_engine", lambda _engine: NoEngine())
+    monkeypatch.setattr(life_module, "load_engine", lambda *_: NoEngine())
     monkeypatch.chdir(tmp_path)
     admin.create([TopicSpec(name=f"{name}-lines", partitions=1)])
     made: list[App] = []
@@ -381,7 +381,7 @@ def test_no_command_changes_what_a_starting_instance_begins_with(
 ) -> None:
     """It says that it lives before its engine starts, which takes a while."""
     app, engine = make(), SlowEngine()
-    monkeypatch.setattr(life_module, "load_engine", lambda _engine: engine)
+    monkeypatch.setattr(life_module, "load_engine", lambda *_: engine)
     app.start()
     assert engine.begun.wait(PATIENCE_S)
     assert main(["reset", name, "--yes", "-b", broker.bootstrap_servers]) == ExitCode.USAGE

@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from mustela.errors import EnvironmentFault
-from mustela.runtime.engine import Engine
+from mustela.processes import collection_paused
+from mustela.runtime.engine import Engine, EngineOptions
 from mustela.runtime.status.watched import Admin
 
 __all__ = ["AdminMissingError", "EngineMissingError", "load_admin", "load_engine"]
@@ -26,14 +27,23 @@ class AdminMissingError(EnvironmentFault):
     code = "ADMIN_MISSING"
 
 
-def load_engine(name: str) -> Engine:
+def load_engine(name: str, options: EngineOptions | None = None) -> Engine:
     """Return a new engine.
+
+    Args:
+        name: Its name.
+        options: Those that it will be started with, if it will be: what its start takes long for
+            begins here, before its code is imported. Who gives them calls `Engine.stop` in the end.
 
     Raises:
         EngineMissingError: If there is none of this name.
     """
+    if options is not None:
+        for entry in entry_points(group="mustela.engines.begin", name=name):
+            entry.load()(options)
     for entry in entry_points(group="mustela.engines", name=name):
-        engine: Engine = entry.load()()
+        with collection_paused():
+            engine: Engine = entry.load()()
         return engine
     msg = f"there is no engine named {name}"
     raise EngineMissingError(

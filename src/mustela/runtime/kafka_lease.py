@@ -50,7 +50,9 @@ class KafkaLeaseLog:
             client_properties(settings, "consumer"), read_timeout=_READ_TIMEOUT_S
         )
         self._sink = PlainSink(
-            client_properties(settings, "producer"), send_timeout=_SEND_TIMEOUT_S
+            client_properties(settings, "producer"),
+            send_timeout=_SEND_TIMEOUT_S,
+            idempotent=False,  # a lease that is there twice says nothing else
         )
         self._is_made = False
 

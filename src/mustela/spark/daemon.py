@@ -112,10 +112,12 @@ def give_back() -> None:
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     sys.path[:] = without_archives(sys.path)
+    gc.disable()  # imports make little garbage
     from pyspark import daemon
 
     for module in _MODULES:
         importlib.import_module(module)
+    gc.enable()
     freeze()
     give_back()
     daemon.worker = used_again(daemon.worker)

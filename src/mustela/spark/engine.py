@@ -45,24 +45,23 @@ from mustela.spark.keeper import HomeKeeper, Shares
 from mustela.spark.located import Located
 from mustela.spark.masters import is_local, open_to_all
 from mustela.spark.output import Came, SparkOutput, SparkReading
-from mustela.spark.process import state_readers
+from mustela.spark.own_jvm import end_begun
+from mustela.spark.properties import check_joined, starts_directly
 from mustela.spark.resident import Residents
 from mustela.spark.session import (
-    check_joined,
     is_stopped,
     jvm_ended,
     lingers,
     release_context,
-    starts_directly,
     take_context,
 )
 from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget, spool_dir
+from mustela.spark.state_views import StateViews
 from mustela.spark.watch import Limits, WorkerWatch
 from mustela.spark.worker import OPEN, RESTORE, SETTLE, OnPlace, not_done, places_task, tidying
-from mustela.state.interfaces import Committed, EnvironmentSpec, Snapshot
-from mustela.state.lmdb_reader import LmdbReaders
+from mustela.state.interfaces import Committed, Snapshot
 
 __all__ = ["SparkEngine"]
 
@@ -91,10 +90,9 @@ class SparkEngine:
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
         self._program: Program | None = None
-        self._specs_read: tuple[Program | None, dict[tuple[int, int], EnvironmentSpec]] = None, {}
         self._given = ""
         self._ships = 0
-        self._readers: LmdbReaders | None = None
+        self._views = StateViews()
         self._shipment: Broadcast[Shipment] | None = None
         self._arrivals: Arrivals | Callers | None = None
         self._keeper: HomeKeeper | None = None
@@ -178,17 +176,7 @@ class SparkEngine:
 
     def open_state(self, stage: int, group: int, committed: Committed) -> Snapshot:
         """Open a view of the state of a key group; may be called from any thread."""
-        assert self._program is not None
-        assert self._readers is not None
-        program = self._program
-        known, specs = self._specs_read
-        if known is not program:
-            specs = {}
-            self._specs_read = program, specs
-        spec = specs.get((stage, group))
-        if spec is None:
-            spec = specs[stage, group] = program.environment(stage, group)
-        return self._readers.snapshot(spec, committed)
+        return self._views.open(stage, group, committed)
 
     def global_reading(self, program: Program) -> GlobalReading:
         """Return what opens copies of global tables for readers in this process."""
@@ -264,7 +252,7 @@ class SparkEngine:
             shipment: Broadcast[Shipment] = self._context.broadcast(packed)
         self._shipment = shipment
         self._program = program
-        self._readers = self._readers or state_readers(program)
+        self._views.take(program)
         assert self._jobs is not None
         self._arrivals = Arrivals(program)
         if not self._shares_disk:
@@ -577,13 +565,13 @@ class SparkEngine:
 
     def stop(self) -> None:
         """Stop Spark if it was started here."""
+        end_begun()
         self._have_room()
         if self._keeper is not None:
             self._keeper.stop()
         if self._watch is not None:
             self._watch.close()
-        if self._readers is not None:
-            self._readers.close()
+        self._views.close()
         if self._program is not None:
             clear(self._program.spool_dir)
         if self._own and self._context is not None:

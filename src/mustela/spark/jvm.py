@@ -19,10 +19,11 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import pyspark
 from xxhash import xxh3_64
 
 from mustela.java import Java, user_cache
@@ -33,6 +34,7 @@ from mustela.spark.jvm_log import relay
 __all__ = [
     "MODULE_OPTIONS",
     "Jvm",
+    "Starting",
     "archive_directory",
     "archive_name",
     "archive_sum",
@@ -139,6 +141,40 @@ def can_start(properties: Mapping[str, str], environment: Mapping[str, str]) -> 
     )
 
 
+class Starting:
+    """A JVM that was started, and is not ready yet.
+
+    Args:
+        process: The process.
+        directory: Where it writes down how to reach it; deleted by `wait` and `drop`.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], directory: tempfile.TemporaryDirectory[str]
+    ) -> None:
+        self._process = process
+        self._directory = directory
+
+    def wait(self) -> Jvm | None:
+        """Wait until the JVM is ready; None if it ended before."""
+        process, ready = self._process, _ready_file(self._directory)
+        deadline = time.monotonic() + _START_TIMEOUT_S  # noqa: TID251 - waits for a real process
+        with self._directory:
+            while process.poll() is None and not ready.exists():
+                if time.monotonic() > deadline:  # noqa: TID251
+                    process.kill()
+                time.sleep(_PAUSE_S)
+            if not ready.exists():
+                end(process)
+                return None
+            return Jvm(process, *_connection(ready.read_bytes()))
+
+    def drop(self) -> None:
+        """End the JVM at once: nobody needs it."""
+        end(self._process)
+        self._directory.cleanup()
+
+
 def start(
     java: Java,
     properties: Mapping[str, str],
@@ -147,8 +183,8 @@ def start(
     archive: Path | None = None,
     record: bool = False,
     logs: LogOptions | None = None,
-) -> Jvm | None:
-    """Start a JVM for a Spark context; None if it ended before it was ready.
+) -> Starting:
+    """Start a JVM for a Spark context.
 
     Args:
         java: Which Java.
@@ -158,37 +194,32 @@ def start(
         record: Write the archive when the JVM ends.
         logs: How the application logs: what the JVM and its workers print takes this form.
     """
-    with tempfile.TemporaryDirectory(prefix="mustela-jvm-") as directory:
-        ready = Path(directory) / "connection"
-        environment = {
-            **_ARENAS,
-            **os.environ,
-            "SPARK_HOME": str(_spark()),
-            "SPARK_SCALA_VERSION": "2.13",
-            "SPARK_CONNECT_MODE": "0",
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(ready),
-        }
-        # Its standard input is its life: the JVM ends when this process does, however that ends.
-        # Ctrl-C is not for it: the application closes it when the last epoch is done.
-        process = subprocess.Popen(
-            _command(java, properties, scratch, archive, record=record, lines=logs is not None),
-            stdin=subprocess.PIPE,
-            stdout=None if logs is None else subprocess.PIPE,
-            stderr=None if logs is None else subprocess.PIPE,
-            env=environment,
-            preexec_fn=_ignore_interrupts,
-        )
-        if logs is not None:
-            relay(process, logs)
-        deadline = time.monotonic() + _START_TIMEOUT_S  # noqa: TID251 - waits for a real process
-        while process.poll() is None and not ready.exists():
-            if time.monotonic() > deadline:  # noqa: TID251
-                process.kill()
-            time.sleep(_PAUSE_S)
-        if not ready.exists():
-            end(process)
-            return None
-        return Jvm(process, *_connection(ready.read_bytes()))
+    directory = tempfile.TemporaryDirectory(prefix="mustela-jvm-")
+    environment = {
+        **_ARENAS,
+        **os.environ,
+        "SPARK_HOME": str(_spark()),
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_ready_file(directory)),
+    }
+    # Its standard input is its life: the JVM ends when this process does, however that ends.
+    # Ctrl-C is not for it: the application closes it when the last epoch is done.
+    process = subprocess.Popen(
+        _command(java, properties, scratch, archive, record=record, lines=logs is not None),
+        stdin=subprocess.PIPE,
+        stdout=None if logs is None else subprocess.PIPE,
+        stderr=None if logs is None else subprocess.PIPE,
+        env=environment,
+        preexec_fn=_ignore_interrupts,
+    )
+    if logs is not None:
+        relay(process, logs)
+    return Starting(process, directory)
+
+
+def _ready_file(directory: tempfile.TemporaryDirectory[str]) -> Path:
+    return Path(directory.name) / "connection"
 
 
 def _connection(said: bytes) -> tuple[int, str]:
@@ -298,8 +329,13 @@ def _is_whole(file: Path) -> bool:
     return True
 
 
+@cache
 def _spark() -> Path:
-    return Path(pyspark.__file__).parent
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        msg = "PySpark is not installed"
+        raise ModuleNotFoundError(msg, name="pyspark")
+    return Path(found.origin).parent
 
 
 def _ignore_interrupts() -> None:

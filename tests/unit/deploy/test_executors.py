@@ -19,7 +19,7 @@ from mustela.deploy.errors import DeploymentError
 from mustela.deploy.executors import Executors
 from mustela.deploy.manifests import Deployment, manifests, text_of
 from mustela.deploy.pods import STATE_PATH, mebibytes, read_mounts
-from mustela.spark.session import properties_for
+from mustela.spark.properties import properties_for
 
 Manifest = dict[str, Any]
 POD = "shop-0"

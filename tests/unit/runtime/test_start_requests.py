@@ -49,7 +49,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Count
     def run() -> Counter[str]:
         world = world_of(cluster, clock=ManualClock(60_000), sink=FakeSink())
         monkeypatch.setattr(life_module, "kafka_world", lambda *_, **__: world)
-        monkeypatch.setattr(life_module, "load_engine", lambda _name: NoEngine())
+        monkeypatch.setattr(life_module, "load_engine", lambda *_: NoEngine())
         nobody = SimpleNamespace(
             start=bool, wait_until_said=bool, stop=lambda **_: None, untold=lambda: None
         )

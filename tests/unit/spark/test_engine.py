@@ -25,7 +25,7 @@ from mustela.spark.keeper import Shares
 from mustela.spark.outbox import failure_of
 from mustela.spark.output import Came
 from mustela.spark.process import Process
-from mustela.spark.session import ForcedSparkPropertyError
+from mustela.spark.properties import ForcedSparkPropertyError
 from mustela.spark.shipment import ProgramNotLoadedError, not_loaded
 from mustela.spark.worker import OnPlace, places_task
 from mustela.state.interfaces import Committed, Token

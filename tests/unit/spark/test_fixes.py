@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mustela.spark.hosts import MemoryStateOnHostsError, UnloggedStoreError, check_hosts
-from mustela.spark.session import ForcedSparkPropertyError, check_joined, properties_for
+from mustela.spark.properties import ForcedSparkPropertyError, check_joined, properties_for
 from tests.unit.spark.test_hosts import MASTER, engine, table
 
 

@@ -17,15 +17,14 @@ from mustela.spark.masters import (
     SparkSecretError,
     open_to_all,
 )
-from mustela.spark.session import (
+from mustela.spark.properties import (
     ForcedSparkPropertyError,
-    SparkNotStartedError,
     check_joined,
     forced_properties,
-    open_context,
     properties_for,
     with_submitted,
 )
+from mustela.spark.session import SparkNotStartedError, open_context
 
 STANDALONE = "spark://127.0.0.1:7077"
 
@@ -121,13 +120,13 @@ def test_what_a_submitter_says_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
         "spark.speculation true\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    found = properties_for(with_submitted({"spark.driver.memory": "1g"}))
+    found = properties_for(with_submitted({"spark.driver.memory": "1g"}, None))
     assert found["spark.master"] == STANDALONE
     assert found["spark.ui.enabled"] == "true"
     assert found["spark.speculation"] == "false"
     assert found["spark.driver.memory"] == "1g"
     assert "other.x" not in found
-    assert with_submitted({"spark.master": "local[2]"})["spark.master"] == "local[2]"
+    assert with_submitted({"spark.master": "local[2]"}, None)["spark.master"] == "local[2]"
 
 
 def test_a_local_context_listens_on_the_loopback_only() -> None:
@@ -187,7 +186,7 @@ def test_a_start_that_spark_refuses_is_told_in_sparks_words(
 
     given: list[str] = []
     monkeypatch.setattr(session, "SparkContext", Refusing)
-    monkeypatch.setattr(session, "_own_jvm", lambda *_: nullcontext())
+    monkeypatch.setattr(session, "own_jvm", lambda *_: nullcontext())
     user = {"spark.master": STANDALONE, "spark.network.timeoutInterval": "60s"}
     with pytest.raises(SparkNotStartedError, match="timeoutInterval should be less") as caught:
         open_context("shop", user)

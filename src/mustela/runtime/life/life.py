@@ -126,9 +126,14 @@ class Life:
         Raises:
             MustelaError: If it cannot continue.
         """
-        means, standing = self._means, self._standing
-        settings = means.settings
-        engine = self.engine = load_engine(means.engine_name)
+        engine = self.engine = load_engine(self._means.engine_name, self._engine_options())
+        try:
+            self._live(engine)
+        finally:
+            engine.stop()
+
+    def _live(self, engine: Engine) -> None:
+        standing, settings = self._standing, self._means.settings
         warm: WarmStandby | None = None
         if settings.standby:
             warm = self._stand_by(engine)
@@ -142,18 +147,18 @@ class Life:
         except BaseException as error:
             keeper.stop(ended=True, error=_code_of(error))
             self._keeper = None
-            self._cool(warm, engine)
+            self._cool(warm)
             raise
         ended = ""
         try:
             try:
                 if warm is None:
-                    self._start_engine(engine)
+                    engine.start(self._engine_options())
                 else:
                     self._times.ends("report")
                     warm.take_over()
                     self._times.ends("engine")
-                    means.published.end()
+                    self._means.published.end()
                 self.coordinator = self._rehearsing or self._new_coordinator(engine, world, checked)
                 if warm is not None:
                     self.coordinator.run.opening.before_restore = partial(self._reach, warm)
@@ -169,7 +174,6 @@ class Life:
                 if warm is not None:
                     warm.stop()
                 world.close()
-            engine.stop()
 
     def _reach(self, warm: WarmStandby, state: CommittedState) -> None:
         self._times.ends("claim")
@@ -206,12 +210,12 @@ class Life:
             world.close()
             raise
 
-    def _start_engine(self, engine: Engine) -> None:
+    def _engine_options(self) -> EngineOptions:
         means = self._means
         options = EngineOptions.of(
             means.settings, session=means.session, debug=means.debug, say=self._standing.say
         )
-        engine.start(replace(options, logs=means.logbook.options))
+        return replace(options, logs=means.logbook.options)
 
     def interrupt(self) -> None:
         """End the running job, and start no other; may be called from any thread."""
@@ -293,10 +297,10 @@ class Life:
                     standing.fan.on_event(Said(text=f"waits while the instance {lease.told} lives"))
                     warm = self._warm(engine)
         except BaseException:
-            self._cool(warm, engine)
+            self._cool(warm)
             raise
         if standing.stopping.is_set():
-            self._cool(warm, engine)
+            self._cool(warm)
             return None
         standing.set(AppState.STARTING)
         return warm
@@ -363,7 +367,7 @@ class Life:
             self._rehearsing.run.opening.rehearse(record, place)
 
         warm = WarmStandby(
-            lambda: self._start_engine(engine),
+            lambda: engine.start(self._engine_options()),
             rehearse,
             means.published.show,
             replica,
@@ -373,13 +377,12 @@ class Life:
         warm.start()
         return warm
 
-    def _cool(self, warm: WarmStandby | None, engine: Engine) -> None:
+    def _cool(self, warm: WarmStandby | None) -> None:
         """End what was ready for a takeover that does not follow."""
         if warm is not None:
             warm.end_following()
             self._means.published.end()
             warm.stop()
-            engine.stop()
         self._end_lease()
         if self._ready is not None:
             self._ready[0].close()

@@ -1,0 +1,184 @@
+"""The JVM of a context of our own: it may begin to start before anybody needs it.
+
+This is the engine's first module to be imported, so it does without PySpark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mustela.errors import MustelaError
+from mustela.java import Java, find_java
+from mustela.logs.options import LogOptions
+from mustela.runtime.engine import EngineOptions
+from mustela.spark import jvm as jvms
+from mustela.spark.masters import is_local
+from mustela.spark.properties import properties_for, starts_directly, with_submitted
+from mustela.spark.scratch import give_back, take_scratch
+
+__all__ = ["Wanted", "begin", "end_begun", "environment", "own_jvm", "wanted_jvm"]
+
+
+class Wanted(NamedTuple):
+    """A JVM as a context needs it.
+
+    Attributes:
+        java: Which Java.
+        properties: All of Spark's properties.
+        environment: Variables of its environment, beside those of this process.
+    """
+
+    java: Java
+    properties: dict[str, str]
+    environment: dict[str, str]
+
+
+def wanted_jvm(user: Mapping[str, str], context: Any) -> Wanted:
+    """Return the JVM for a context with the user's properties.
+
+    Args:
+        user: The user's properties.
+        context: PySpark's class of contexts; used only where ``spark-submit`` has started the JVM.
+    """
+    properties = properties_for(with_submitted(user, context))
+    java = find_java()
+    here = {"SPARK_LOCAL_IP": properties.get("spark.driver.bindAddress")}
+    if is_local(properties["spark.master"]):
+        here["PYSPARK_PYTHON"] = sys.executable
+    elif not os.environ.get("PYSPARK_PYTHON"):
+        # As Spark does it: the Python of this name on each executor's host.
+        here["PYSPARK_PYTHON"] = properties.get("spark.pyspark.python", sys.executable)
+    variables = {"JAVA_HOME": str(java.home), "PYSPARK_PIN_THREAD": "true"}
+    variables |= {name: value for name, value in here.items() if value is not None}
+    return Wanted(java, properties, variables)
+
+
+@contextmanager
+def environment(**values: str) -> Generator[None]:
+    """Set environment variables while the JVM starts, and put back what was there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class _Begun(NamedTuple):
+    """A JVM that has begun to start.
+
+    Attributes:
+        starting: The JVM.
+        scratch: Its directory.
+        archive: The archive of classes that it uses or writes, if it does.
+        wanted: What it was started for.
+        logs: How it logs.
+    """
+
+    starting: jvms.Starting
+    scratch: Path
+    archive: Path | None
+    wanted: Wanted
+    logs: LogOptions | None
+
+
+_BEGUN: list[_Begun] = []
+"""At most one, by `begin`."""
+
+
+def begin(options: EngineOptions) -> None:
+    """Let the JVM begin to start that `mustela.spark.engine.SparkEngine.start` will need.
+
+    It needs half a second, in which this process imports Spark and the engine, and talks to the
+    broker. What cannot be started is left to the engine, which has words for it.
+    """
+    user = options.properties
+    if options.session is not None or _BEGUN or _gateway() is not None or not starts_directly(user):
+        return
+    with suppress(MustelaError, OSError):
+        wanted = wanted_jvm(user, None)
+        with environment(**wanted.environment):
+            _BEGUN.append(_begin(wanted, options.logs))
+
+
+def end_begun() -> None:
+    """End the JVM that was started for a context that nobody takes."""
+    while _BEGUN:
+        _drop(_BEGUN.pop())
+
+
+@contextmanager
+def own_jvm(wanted: Wanted, record: Path | None, logs: LogOptions | None) -> Generator[None]:
+    """Let a context that is made in the block find a JVM, where Spark's launcher is not needed."""
+    if _gateway() is not None or not jvms.can_start(wanted.properties, os.environ):
+        yield
+        return
+    known = None if record else _take_begun(wanted, logs)
+    begun = known or _begin(wanted, logs, record=record)
+    started = begun.starting.wait()
+    if started is None and begun.archive is not None and record is None:
+        begun.archive.unlink(missing_ok=True)  # a bad one
+        begun = _begin(wanted, logs, scratch=begun.scratch)
+        started = begun.starting.wait()
+    if started is None:
+        give_back(begun.scratch)
+        yield  # Spark's launcher has the same trouble, and words for it
+        return
+    try:
+        with jvms.gateway(started):
+            yield
+    except BaseException:
+        if _gateway() is None:
+            jvms.end(started.process)
+            give_back(begun.scratch)
+        raise
+    _gateway().proc = started.process
+
+
+def _gateway() -> Any:
+    """Return PySpark's connection to a JVM; None if it has none, or was not even imported."""
+    module = sys.modules.get("pyspark.core.context")
+    return None if module is None else module.SparkContext._gateway
+
+
+def _take_begun(wanted: Wanted, logs: LogOptions | None) -> _Begun | None:
+    """Return the JVM that has begun to start, if it was started alike; another one is ended."""
+    if not _BEGUN:
+        return None
+    begun = _BEGUN.pop()
+    if (begun.wanted, begun.logs) == (wanted, logs):
+        return begun
+    _drop(begun)
+    return None
+
+
+def _drop(begun: _Begun) -> None:
+    begun.starting.drop()
+    give_back(begun.scratch)
+
+
+def _begin(
+    wanted: Wanted,
+    logs: LogOptions | None,
+    *,
+    record: Path | None = None,
+    scratch: Path | None = None,
+) -> _Begun:
+    """Start a JVM with the archive of classes, if there is one; the environment is set."""
+    java, properties = wanted.java, wanted.properties
+    where = scratch or take_scratch()
+    if record is not None:
+        starting = jvms.start(java, properties, where, archive=record, record=True)
+        return _Begun(starting, where, record, wanted, logs)
+    archive = jvms.find_archive(java)
+    starting = jvms.start(java, properties, where, archive=archive, logs=logs)
+    return _Begun(starting, where, archive, wanted, logs)
