@@ -39,7 +39,7 @@ from benchmarks.trial import (
     bench_of_its_own,
     start_load,
 )
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import SEED, WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "results" / "memory.jsonl"
 _START_TIMEOUT_S = 180.0
@@ -166,6 +166,7 @@ def run(
     with bench_of_its_own("memory", plan) as bench, ExitStack() as stack:
         topic = f"memory-{workload.name}"
         bench.topics.create([topic], workload.partitions)
+        _make_sides(bench, workload, topic, given.rows)
         runners = [_start(stack, bench, workload, side, topic) for side in sides]
         begin = time.time() + _SETTLE_S
         load = Load(
@@ -209,6 +210,13 @@ def _start(
     peer.start()
     peer.wait_for("running", _START_TIMEOUT_S)
     return Runner(name=side.peer, todo=todo, peer=peer, receiver=receiver)
+
+
+def _make_sides(bench: Bench, workload: Workload, topic: str, rows: int) -> None:
+    """Make the other topics; that of a joined table has rows, that of a joined stream none."""
+    for side in workload.sides:
+        name, count = f"{topic}-{side.ending}", rows if side.ending == "table" else 0
+        bench.topics.fill(name, workload.partitions, side.make(count, SEED), lambda _record: None)
 
 
 def _say(workload: Workload, rate: int, runners: Sequence[Runner]) -> None:
@@ -290,6 +298,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", type=seconds, default=seconds("20m"))
     parser.add_argument("--every", type=seconds, default=seconds("30s"))
     parser.add_argument("--other", type=Path, help="a tree of the repository at another commit")
+    parser.add_argument("--rows", type=int, default=100_000, help="of a table that is joined")
     parser.add_argument("--label", default="", help="what the results call this run")
     parser.add_argument("--soak", action="store_true", help="Mustela alone, and flat lines")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -1,15 +1,14 @@
 """The parent of Spark's Python workers, with everything a task needs already imported.
 
 Spark starts this module instead of its own daemon and forks a worker from it whenever one is
-needed. Workers so share the memory of the imported code, are ready at once, and the garbage
-collection that Spark runs between two tasks has little to look at; nor has it what the first tasks
-of a worker leave, such as the program.
+needed. Workers so share the memory of the imported code and are ready at once. They look for
+garbage by rules of their own (`mustela.spark.garbage`), and never at what was imported, or at what
+their first tasks leave, such as the program.
 """
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib
 import socket
 import sys
@@ -17,7 +16,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+from mustela.spark.garbage import GARBAGE
 
 Worker = Callable[[socket.socket, bool], int]
 UnraisableHook = Callable[[Any], object]
@@ -54,22 +56,24 @@ def used_again(worker: Worker) -> Worker:
         nonlocal tasks
         if not tasks:
             sys.unraisablehook = but_for_broken_pipes(sys.unraisablehook)
+            GARBAGE.take_over()
         try:
             code = worker(sock, authenticated)
         except BrokenPipeError:
             return 1
         tasks += 1
         if tasks in _FROZEN_AFTER:
-            freeze()
+            GARBAGE.freeze()
+        else:
+            GARBAGE.between_tasks()
         return code
 
     return run
 
 
-def freeze() -> None:
-    """Keep the garbage collector from looking again at what there is."""
-    gc.collect()
-    gc.freeze()
+def leave_garbage(daemon: Any) -> None:
+    """Let Spark's daemon not look for garbage after each task: `used_again` does, where it pays."""
+    daemon.gc = SimpleNamespace(collect=lambda: 0)
 
 
 def but_for_broken_pipes(hook: UnraisableHook) -> UnraisableHook:
@@ -112,15 +116,15 @@ def give_back() -> None:
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     sys.path[:] = without_archives(sys.path)
-    gc.disable()  # imports make little garbage
+    GARBAGE.take_over()  # imports make little
     from pyspark import daemon
 
     for module in _MODULES:
         importlib.import_module(module)
-    gc.enable()
-    freeze()
+    GARBAGE.freeze()
     give_back()
     daemon.worker = used_again(daemon.worker)
+    leave_garbage(daemon)
     daemon.manager()
 
 

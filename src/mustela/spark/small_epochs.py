@@ -22,6 +22,7 @@ from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.arrivals import call_steps
 from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
 from mustela.spark.frames import dump_object, load_object
+from mustela.spark.garbage import GARBAGE
 from mustela.spark.outbox import Parcel
 from mustela.spark.process import Process, current
 from mustela.spark.shipment import Shipment
@@ -139,6 +140,7 @@ def _serve(process: Process, channel: Channel) -> None:
             channel.send(FRAME, frame)
         channel.send(DONE, dump_object(tuple(order.token)))
         channel.flush()
+        GARBAGE.between_tasks()
 
 
 def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
+from pyspark import daemon as sparks
 
 from mustela.spark import daemon
 from mustela.spark.daemon import but_for_broken_pipes, without_archives
@@ -62,20 +66,39 @@ def test_a_worker_is_used_again_with_what_it_has_put_aside(
     """The first tasks bring the program; later ones leave nothing more, hooks neither."""
     tasks: list[bool] = []
     frozen: list[int] = []
+    looks: list[int] = []
 
     def worker(_socket: socket.socket, authenticated: bool) -> int:
         tasks.append(authenticated)
         return 0
 
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
-    monkeypatch.setattr(daemon, "freeze", lambda: frozen.append(len(tasks)))
+    garbage = SimpleNamespace(
+        take_over=lambda: looks.append(len(tasks)),
+        freeze=lambda: frozen.append(len(tasks)),
+        between_tasks=lambda: looks.append(len(tasks)),
+    )
+    monkeypatch.setattr(daemon, "GARBAGE", garbage)
     run = daemon.used_again(worker)
     with socket.socket() as idle:
         assert run(idle, False) == 0
         hook = sys.unraisablehook
         assert [run(idle, True) for _ in range(30)] == [0] * 30
     assert frozen == [1, 3, 10]
+    assert looks == [0, 2, *range(4, 10), *range(11, 32)]
     assert sys.unraisablehook is hook
+
+
+def test_sparks_daemon_looks_for_garbage_nowhere_else() -> None:
+    """A new PySpark may use more of the module that is taken from it."""
+    assert re.findall(r"\bgc\b.*", inspect.getsource(sparks)) == ["gc", "gc.collect()"]
+    before = sparks.gc
+    try:
+        daemon.leave_garbage(sparks)
+        assert sparks.gc.collect() == 0
+        assert sparks.gc is not before
+    finally:
+        sparks.gc = before
 
 
 def test_a_worker_whose_socket_spark_closes_ends_without_a_traceback(
