@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mustela.spark.early import EARLY, hand_over, wait_for_spark
 from mustela.spark.garbage import GARBAGE
 
 Worker = Callable[[socket.socket, bool], int]
@@ -28,6 +30,7 @@ _MODULES = (
     "confluent_kafka",
     "lmdb",
     "msgspec",
+    "pyspark.daemon",
     "pyspark.core.broadcast",
     "pyspark.shuffle",
     "pyspark.worker",
@@ -115,17 +118,29 @@ def give_back() -> None:
 
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
-    sys.path[:] = without_archives(sys.path)
-    GARBAGE.take_over()  # imports make little
+    if sys.argv[1:2] == ["--early"]:
+        if not wait_for_spark(Path(sys.argv[2]), _prepare):
+            return
+        sys.path[:] = without_archives(sys.path)
+    else:
+        early = os.environ.pop(EARLY, "")
+        if early and hand_over(Path(early), sys.argv[1:]):
+            return
+        _prepare()
     from pyspark import daemon
 
+    daemon.worker = used_again(daemon.worker)
+    leave_garbage(daemon)
+    daemon.manager()
+
+
+def _prepare() -> None:
+    sys.path[:] = without_archives(sys.path)
+    GARBAGE.take_over()  # imports make little
     for module in _MODULES:
         importlib.import_module(module)
     GARBAGE.freeze()
     give_back()
-    daemon.worker = used_again(daemon.worker)
-    leave_garbage(daemon)
-    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -42,8 +42,10 @@ __all__ = [
     "end",
     "find_archive",
     "gateway",
+    "ignore_interrupts",
     "log_settings",
     "start",
+    "surroundings",
 ]
 
 _PACKAGES = (
@@ -196,8 +198,7 @@ def start(
     """
     directory = tempfile.TemporaryDirectory(prefix="mustela-jvm-")
     environment = {
-        **_ARENAS,
-        **os.environ,
+        **surroundings(),
         "SPARK_HOME": str(_spark()),
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_CONNECT_MODE": "0",
@@ -211,7 +212,7 @@ def start(
         stdout=None if logs is None else subprocess.PIPE,
         stderr=None if logs is None else subprocess.PIPE,
         env=environment,
-        preexec_fn=_ignore_interrupts,
+        preexec_fn=ignore_interrupts,
     )
     if logs is not None:
         relay(process, logs)
@@ -338,7 +339,13 @@ def _spark() -> Path:
     return Path(found.origin).parent
 
 
-def _ignore_interrupts() -> None:
+def surroundings() -> dict[str, str]:
+    """Return the environment of this process, for one that it starts."""
+    return {**_ARENAS, **os.environ}
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the application, which ends its processes when the last epoch is done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -17,6 +17,7 @@ from mustela.java import Java, find_java
 from mustela.logs.options import LogOptions
 from mustela.runtime.engine import EngineOptions
 from mustela.spark import jvm as jvms
+from mustela.spark.early import EARLY, EarlyDaemon
 from mustela.spark.masters import is_local
 from mustela.spark.properties import properties_for, starts_directly, with_submitted
 from mustela.spark.scratch import give_back, take_scratch
@@ -80,6 +81,7 @@ class _Begun(NamedTuple):
         starting: The JVM.
         scratch: Its directory.
         archive: The archive of classes that it uses or writes, if it does.
+        daemon: What waits to be the parent of its workers, if it does.
         wanted: What it was started for.
         logs: How it logs.
     """
@@ -87,12 +89,16 @@ class _Begun(NamedTuple):
     starting: jvms.Starting
     scratch: Path
     archive: Path | None
+    daemon: EarlyDaemon | None
     wanted: Wanted
     logs: LogOptions | None
 
 
 _BEGUN: list[_Begun] = []
 """At most one, by `begin`."""
+
+_DAEMONS: list[EarlyDaemon] = []
+"""Those that Spark has asked for, or will; they end with it."""
 
 
 def begin(options: EngineOptions) -> None:
@@ -102,12 +108,13 @@ def begin(options: EngineOptions) -> None:
     broker. What cannot be started is left to the engine, which has words for it.
     """
     user = options.properties
+    _DAEMONS[:] = [daemon for daemon in _DAEMONS if daemon.lives()]
     if options.session is not None or _BEGUN or _gateway() is not None or not starts_directly(user):
         return
     with suppress(MustelaError, OSError):
         wanted = wanted_jvm(user, None)
         with environment(**wanted.environment):
-            _BEGUN.append(_begin(wanted, options.logs))
+            _BEGUN.append(_begin(wanted, options.logs, early=True))
 
 
 def end_begun() -> None:
@@ -127,9 +134,11 @@ def own_jvm(wanted: Wanted, record: Path | None, logs: LogOptions | None) -> Gen
     started = begun.starting.wait()
     if started is None and begun.archive is not None and record is None:
         begun.archive.unlink(missing_ok=True)  # a bad one
+        _drop_daemon(begun)
         begun = _begin(wanted, logs, scratch=begun.scratch)
         started = begun.starting.wait()
     if started is None:
+        _drop_daemon(begun)
         give_back(begun.scratch)
         yield  # Spark's launcher has the same trouble, and words for it
         return
@@ -139,8 +148,11 @@ def own_jvm(wanted: Wanted, record: Path | None, logs: LogOptions | None) -> Gen
     except BaseException:
         if _gateway() is None:
             jvms.end(started.process)
+            _drop_daemon(begun)
             give_back(begun.scratch)
         raise
+    if begun.daemon is not None:
+        _DAEMONS.append(begun.daemon)
     _gateway().proc = started.process
 
 
@@ -163,7 +175,13 @@ def _take_begun(wanted: Wanted, logs: LogOptions | None) -> _Begun | None:
 
 def _drop(begun: _Begun) -> None:
     begun.starting.drop()
+    _drop_daemon(begun)
     give_back(begun.scratch)
+
+
+def _drop_daemon(begun: _Begun) -> None:
+    if begun.daemon is not None:
+        begun.daemon.drop()
 
 
 def _begin(
@@ -172,13 +190,31 @@ def _begin(
     *,
     record: Path | None = None,
     scratch: Path | None = None,
+    early: bool = False,
 ) -> _Begun:
     """Start a JVM with the archive of classes, if there is one; the environment is set."""
     java, properties = wanted.java, wanted.properties
     where = scratch or take_scratch()
     if record is not None:
         starting = jvms.start(java, properties, where, archive=record, record=True)
-        return _Begun(starting, where, record, wanted, logs)
-    archive = jvms.find_archive(java)
-    starting = jvms.start(java, properties, where, archive=archive, logs=logs)
-    return _Begun(starting, where, archive, wanted, logs)
+        return _Begun(starting, where, record, None, wanted, logs)
+    archive, path = jvms.find_archive(java), where / "daemon"
+    with environment(**({EARLY: str(path)} if early else {})):
+        starting = jvms.start(java, properties, where, archive=archive, logs=logs)
+    daemon = _early_daemon(wanted, path) if early else None
+    return _Begun(starting, where, archive, daemon, wanted, logs)
+
+
+def _early_daemon(wanted: Wanted, path: Path) -> EarlyDaemon | None:
+    """Start the parent of the workers with what Spark gives it and Python reads when it starts."""
+    properties = wanted.properties
+    if properties.get("spark.python.use.daemon", "true").lower() != "true":
+        return None
+    threads = properties.get("spark.task.cpus", "1")
+    variables = {
+        "OMP_NUM_THREADS": properties.get("spark.executorEnv.OMP_NUM_THREADS", threads),
+        "PYTHONHASHSEED": "0",
+        **jvms.surroundings(),
+        "PYTHONUNBUFFERED": "YES",
+    }
+    return EarlyDaemon.start(path, variables, jvms.ignore_interrupts)

@@ -1,0 +1,175 @@
+"""The parent of the workers, started before Spark asks for it.
+
+It imports for a third of a second, while the JVM starts. What Spark starts later, as its own child
+with pipes to talk through, finds it by a socket in the JVM's directory, hands it these pipes and
+the environment, and stays only as a process that Spark can watch and end: it becomes a ``cat`` that
+reads until the parent of the workers and all of them are gone.
+
+Where none waits, what Spark has started is the parent of the workers itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from shutil import which
+from typing import Final
+
+__all__ = ["EARLY", "EarlyDaemon", "hand_over", "wait_for_spark"]
+
+EARLY: Final = "MUSTELA_EARLY_DAEMON"
+"""The variable by which the JVM's children learn of the socket."""
+
+_MODULE: Final = "mustela.spark.daemon"
+_PEER: Final = struct.Struct("3i")
+_LENGTH: Final = struct.Struct("!I")
+_STREAMS: Final = (0, 1, 2)
+_TAKEN: Final = b"k"
+_WAIT_S: Final = 10.0
+_PATH_MAX: Final = 100
+"""Of a socket's name in the file system; the system takes 107 bytes."""
+
+
+class EarlyDaemon:
+    """The parent of the workers, as the driver has started it.
+
+    Args:
+        process: The process; it ends when its standard input is closed and Spark has not asked.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @classmethod
+    def start(
+        cls, path: Path, variables: Mapping[str, str], prepare: Callable[[], object]
+    ) -> EarlyDaemon | None:
+        """Start it; None where its socket would have too long a name.
+
+        Args:
+            path: The socket at which it waits, in a directory of this user alone.
+            variables: Its environment while it imports.
+            prepare: Called in the new process.
+        """
+        if len(os.fsencode(path)) > _PATH_MAX:
+            return None
+        process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, "--early", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=dict(variables),
+            preexec_fn=prepare,
+        )
+        return cls(process)
+
+    def drop(self) -> None:
+        """End it: nobody will ask for it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+
+def wait_for_spark(path: Path, prepare: Callable[[], object]) -> bool:
+    """Prepare, and wait until Spark asks; then go on with its pipes and its environment.
+
+    Args:
+        path: Where to wait.
+        prepare: What takes long.
+
+    Returns:
+        Whether it asked; else the driver is gone.
+    """
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        prepare()
+        while True:
+            ready, _, _ = select.select([listening, sys.stdin], [], [])
+            if sys.stdin in ready:
+                return False
+            asking, _ = listening.accept()
+            if _is_ours(asking):
+                break
+            asking.close()
+        path.unlink()
+    _take(asking)
+    return True
+
+
+def _take(asking: socket.socket) -> None:
+    """Take over what Spark's child has; the connection stays open as long as this process lives."""
+    head, files, _, _ = socket.recv_fds(asking, _LENGTH.size, len(_STREAMS))
+    (length,) = _LENGTH.unpack(head)
+    said = bytearray()
+    while len(said) < length:
+        said += asking.recv(length - len(said))
+    told = json.loads(said)
+    for stream, file in zip(_STREAMS, files, strict=True):
+        os.dup2(file, stream)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    os.chdir(told["directory"])
+    sys.argv[1:] = told["arguments"]
+    added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [entry for entry in added if entry and entry not in sys.path]
+    asking.sendall(_TAKEN)
+    asking.detach()
+
+
+def hand_over(path: Path, arguments: Sequence[str]) -> bool:
+    """Let the one that waits at a socket take the place of this process; False if none does.
+
+    If it does, this call does not return until all of its processes are gone.
+    """
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(_WAIT_S)
+        try:
+            asking.connect(str(path))
+            if not _is_ours(asking):
+                return False
+            told = {
+                "environment": dict(os.environ),
+                "directory": os.getcwd(),
+                "arguments": list(arguments),
+            }
+            said = json.dumps(told).encode()
+            socket.send_fds(asking, [_LENGTH.pack(len(said))], _STREAMS)
+            asking.sendall(said)
+            if asking.recv(1) != _TAKEN:
+                return False
+        except OSError:
+            return False
+        asking.settimeout(None)
+        _stay(asking)
+    return True
+
+
+def _stay(asking: socket.socket) -> None:
+    """Do nothing until the other end of a connection is closed, with as little as possible."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    cat = which("cat")
+    if cat is not None:
+        os.dup2(asking.fileno(), 0)
+        os.execv(cat, [cat])
+    os.dup2(nowhere, 0)
+    while asking.recv(1):
+        pass
+
+
+def _is_ours(peer: socket.socket) -> bool:
+    """Whether who is at the other end runs for the same user."""
+    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return _PEER.unpack(said)[1] == os.geteuid()
