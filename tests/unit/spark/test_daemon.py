@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyspark
 import pytest
@@ -92,13 +93,14 @@ def test_a_worker_is_used_again_with_what_it_has_put_aside(
 def test_sparks_daemon_looks_for_garbage_nowhere_else() -> None:
     """A new PySpark may use more of the module that is taken from it."""
     assert re.findall(r"\bgc\b.*", inspect.getsource(sparks)) == ["gc", "gc.collect()"]
-    before = sparks.gc
+    module: Any = sparks
+    before = module.gc
     try:
-        daemon.leave_garbage(sparks)
-        assert sparks.gc.collect() == 0
-        assert sparks.gc is not before
+        daemon.leave_garbage(module)
+        assert module.gc.collect() == 0
+        assert module.gc is not before
     finally:
-        sparks.gc = before
+        module.gc = before
 
 
 def test_a_worker_whose_socket_spark_closes_ends_without_a_traceback(
