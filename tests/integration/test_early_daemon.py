@@ -24,6 +24,7 @@ from mustela.runtime.engine import EngineOptions
 from mustela.spark import own_jvm
 
 own_jvm.begin(EngineOptions(application_id="start", properties={"spark.master": "local[2]"}))
+own_jvm.begin_workers()
 (begun,) = own_jvm._BEGUN
 early = begun.daemon._process.pid
 """

@@ -45,7 +45,7 @@ from mustela.spark.keeper import HomeKeeper, Shares
 from mustela.spark.located import Located
 from mustela.spark.masters import is_local, open_to_all
 from mustela.spark.output import Came, SparkOutput, SparkReading
-from mustela.spark.own_jvm import end_begun
+from mustela.spark.own_jvm import begin_workers, end_begun
 from mustela.spark.properties import check_joined, starts_directly
 from mustela.spark.resident import Residents
 from mustela.spark.session import (
@@ -105,6 +105,7 @@ class SparkEngine:
         self._say: Callable[[str], None] = _tell_nobody
         self._interrupted = False
         self._died = False
+        begin_workers()
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""

@@ -22,7 +22,15 @@ from mustela.spark.masters import is_local
 from mustela.spark.properties import properties_for, starts_directly, with_submitted
 from mustela.spark.scratch import give_back, take_scratch
 
-__all__ = ["Wanted", "begin", "end_begun", "environment", "own_jvm", "wanted_jvm"]
+__all__ = [
+    "Wanted",
+    "begin",
+    "begin_workers",
+    "end_begun",
+    "environment",
+    "own_jvm",
+    "wanted_jvm",
+]
 
 
 class Wanted(NamedTuple):
@@ -117,6 +125,17 @@ def begin(options: EngineOptions) -> None:
             _BEGUN.append(_begin(wanted, options.logs, early=True))
 
 
+def begin_workers() -> None:
+    """Let the parent of the workers begin as well, if a JVM has.
+
+    Not with the JVM: while this process imports there is no third core for it, as a rule.
+    """
+    if _BEGUN:
+        begun = _BEGUN[0]
+        with suppress(OSError):
+            _BEGUN[0] = begun._replace(daemon=_early_daemon(begun.wanted, _socket(begun.scratch)))
+
+
 def end_begun() -> None:
     """End the JVM that was started for a context that nobody takes."""
     while _BEGUN:
@@ -198,11 +217,15 @@ def _begin(
     if record is not None:
         starting = jvms.start(java, properties, where, archive=record, record=True)
         return _Begun(starting, where, record, None, wanted, logs)
-    archive, path = jvms.find_archive(java), where / "daemon"
-    with environment(**({EARLY: str(path)} if early else {})):
+    archive = jvms.find_archive(java)
+    with environment(**({EARLY: str(_socket(where))} if early else {})):
         starting = jvms.start(java, properties, where, archive=archive, logs=logs)
-    daemon = _early_daemon(wanted, path) if early else None
-    return _Begun(starting, where, archive, daemon, wanted, logs)
+    return _Begun(starting, where, archive, None, wanted, logs)
+
+
+def _socket(scratch: Path) -> Path:
+    """Return where the parent of the workers waits for Spark."""
+    return scratch / "daemon"
 
 
 def _early_daemon(wanted: Wanted, path: Path) -> EarlyDaemon | None:
