@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from mustela.errors import InvariantError
+from mustela.kernel.core.codec import StoreCodec
 from mustela.kernel.core.failures import SerializationError
+from mustela.kernel.core.lane_state import LaneStore
 from mustela.serdes.json import JsonSerde
 from mustela.state.interfaces import StoreSpec
 from mustela.topology.node import Node
@@ -69,6 +72,43 @@ def test_old_values_come_from_the_store() -> None:
         stage.take_output()
         stage.run({"in": exchanged([("a", 4), ("a", 6)], STR)})
         assert out_batch(stage.take_output()).olds == olds
+
+
+@pytest.mark.parametrize(
+    ("rows", "wants_old", "emit", "reads"),
+    [
+        ([("a", 4), ("b", 2)], False, "barrier", False),
+        ([("a", 4), ("b", None)], False, "barrier", True),
+        ([("a", 4), ("b", None)], False, "every", False),
+        ([("a", 4), ("b", 2)], True, "barrier", True),
+    ],
+)
+def test_what_is_replaced_is_read_where_it_matters(
+    rows: list[tuple[str, int | None]],
+    wants_old: bool,
+    emit: str,
+    reads: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stream that looks rows up wants no old ones, and only a deletion may be of nothing."""
+    asked: list[bytes] = []
+    getmulti = LaneStore.getmulti
+
+    def counted(store: LaneStore, keys: Sequence[bytes]) -> list[bytes | None]:
+        asked.extend(keys)
+        return getmulti(store, keys)
+
+    monkeypatch.setattr(LaneStore, "getmulti", counted)
+    lane = Lane(stores=[STORE])
+    stage = runner(STORED, state=lane.state, wants_old=wants_old, key_groups=1, emit=emit)
+    stage.run({"in": exchanged([("a", 1), ("b", 1)], STR)})
+    asked.clear()
+    stage.run({"in": exchanged([*rows, *rows], STR)})
+    assert bool(asked) == reads
+    monkeypatch.undo()
+    stored = lane.state.store("table").getmulti([b"a", b"b"])
+    codec = StoreCodec(STORE, INT)
+    assert codec.decode_many(stored, [b"a", b"b"])[0] == [value for _, value in rows]
 
 
 def test_a_filter_deletes_what_does_not_hold() -> None:

@@ -80,7 +80,8 @@ class KeyedTableOperator(KeyedOperator[N]):
     def _stored(self, batch: Batch, store: LaneStore) -> Batch:
         """Store changes; return them, with their old values if wanted.
 
-        Where a key occurs more than once, each change's old value is the new one before it.
+        Where a key occurs more than once, each change's old value is the new one before it. What is
+        replaced is read only where somebody asks for it, or where a deletion may be of nothing.
         """
         batch, key_bytes = self.with_key_bytes(batch)
         encoded, failed = self._encode(batch)
@@ -88,23 +89,25 @@ class KeyedTableOperator(KeyedOperator[N]):
         encoded = drop(encoded, failed)
         if self._versioned is not None:
             return self._put_versions(batch, key_bytes, encoded, store, self._versioned)
-        keys = list(dict.fromkeys(key_bytes))
-        now = dict(zip(keys, store.getmulti(keys), strict=True))
-        before: list[bytes | None] = []
-        for key, row in zip(key_bytes, encoded, strict=True):
-            before.append(now[key])
-            now[key] = row
-        store.put_many(keys, list(now.values()))
         wants_old = self.step.wants_old
+        drops_empty = self.options.emit == "barrier" or self._ends_known(batch)
+        before: list[bytes | None] | None = None
+        olds: list[Any] | None = None
+        if wants_old or (drops_empty and None in encoded):
+            before = _put_and_tell(store, key_bytes, encoded)
+            olds = self._codec.decode_many(before, key_bytes)[0] if wants_old else None
+        else:
+            last = dict(zip(key_bytes, encoded, strict=True))
+            store.put_many(list(last), list(last.values()))
         changes = Batch(
             batch.keys,
             batch.values,
             batch.origins,
             rows=batch.rows,
-            olds=self._codec.decode_many(before, key_bytes)[0] if wants_old else None,
+            olds=olds,
             key_bytes=key_bytes,
         )
-        if self.options.emit == "barrier" or self._ends_known(batch):
+        if drops_empty and before is not None:
             return _without_empty(changes, encoded, before)
         return changes
 
@@ -148,6 +151,20 @@ class KeyedTableOperator(KeyedOperator[N]):
         except Exception:  # noqa: BLE001 - found again, row by row
             on_failure = failing(batch, self.encode_failures())
             return call_each(codec.encode_one, columns, on_failure)
+
+
+def _put_and_tell(
+    store: LaneStore, key_bytes: list[bytes], encoded: list[bytes | None]
+) -> list[bytes | None]:
+    """Store rows; return what each of them replaced, which may be one before it."""
+    keys = list(dict.fromkeys(key_bytes))
+    now = dict(zip(keys, store.getmulti(keys), strict=True))
+    before: list[bytes | None] = []
+    for key, row in zip(key_bytes, encoded, strict=True):
+        before.append(now[key])
+        now[key] = row
+    store.put_many(keys, list(now.values()))
+    return before
 
 
 def _without_empty(changes: Batch, news: list[bytes | None], olds: list[bytes | None]) -> Batch:
