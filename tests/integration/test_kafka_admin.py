@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, Uuid
 
 from mustela.connectors.kafka.admin import (
     GroupInUseError,
@@ -45,6 +46,20 @@ def test_a_topic_that_was_created_again_is_another_topic(
     assert (before.partitions, after.partitions) == (3, 2)
     assert admin.partitions(topic) == 2
     assert set(admin.end_offsets([(topic, 0), (topic, 1)]).values()) == {0}
+
+
+def test_looks_at_topics_leave_nothing(make_topic: MakeTopic, admin: KafkaAdmin) -> None:
+    """An application looks at its topics several times a second, for months."""
+
+    def ids() -> int:
+        gc.collect()
+        return sum(type(one) is Uuid for one in gc.get_objects())
+
+    topics = [make_topic(), make_topic()]
+    first, before = admin.describe(topics), ids()
+    for _ in range(20):
+        assert admin.describe(topics) == first
+    assert ids() == before
 
 
 @pytest.mark.parametrize("created_with", [{}, BROKER_TIME], ids=["client", "broker"])

@@ -38,6 +38,7 @@ from mustela.connectors.kafka.errors import (
     fault,
     kind_of,
 )
+from mustela.connectors.kafka.leaks import topic_id_of
 from mustela.connectors.kafka.metadata import UNKNOWN_PAUSE_S, Doubt
 from mustela.connectors.kafka.topic_checks import (
     INTERNAL,
@@ -141,7 +142,7 @@ class KafkaAdmin(TopicSettings):
                 raise self._fault(raised, f"describe topic '{name}'") from raised
             found[name] = TopicDescription(
                 name=name,
-                topic_id=str(topic.topic_id),
+                topic_id=topic_id_of(topic),
                 partitions=len(topic.partitions),
                 replication_factor=len(topic.partitions[0].replicas),
             )
