@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
+from math import inf
 from typing import Final
 
 from pyspark.core.broadcast import Broadcast
@@ -58,28 +59,24 @@ class SmallEpochs:
         exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
-        self._seconds: float | None = None  # nothing is known of the first one
+        self._seconds = inf  # nothing is known of the first one
         self._records = 0
         self._share = 1.0
 
     def has(self, order: EpochOrder) -> bool:
-        """Whether an epoch is expected to be small; a first one is if it has few records."""
+        """Whether an epoch is expected to be small; the first one is not."""
         if order.suspect or not self._limit:
             return False
-        records = _offsets(order.ranges)
-        if self._seconds is None:
-            return records <= _FEW
         parts = max(2, len(order.ranges))  # it is read by as many tasks as there are cores
         cores = max(_LEAST_CORES, parts * self._share)
-        expected = self._seconds * self._growth(records)
-        return expected < self._limit * cores / (cores - 1)
+        return self._expected(_offsets(order.ranges)) < self._limit * cores / (cores - 1)
 
-    def _growth(self, records: int) -> float:
-        """Return how much more than in the last epoch the tasks will work."""
+    def _expected(self, records: int) -> float:
+        """Return how long the tasks of an epoch will work."""
         growth = records / max(1, self._records)
         if records <= _FEW:
-            return min(1.0, growth) if self._records > _FEW else 1.0
-        return growth
+            growth = min(1.0, growth) if self._records > _FEW else 1.0
+        return self._seconds * growth
 
     def narrowed(self, order: EpochOrder) -> EpochOrder:
         """Return the order of a small epoch: all ranges in one source task, all groups in one lane.
