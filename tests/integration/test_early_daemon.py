@@ -7,13 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from mustela.spark.early import hand_over
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, looks
 
 pytestmark = pytest.mark.spark
 
@@ -64,10 +63,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def _wait_until_gone(*pids: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while left := [pid for pid in pids if not _is_gone(pid)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    assert any(looks(lambda: all(map(_is_gone, pids)))), pids
 
 
 def test_workers_are_children_of_the_one_that_imported_before() -> None:
