@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import resource
+import socket
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +16,13 @@ __all__ = [
     "boot_id",
     "collection_paused",
     "listening_users",
+    "peer_of",
     "queued_seconds",
     "read_process",
     "resident_bytes",
 ]
 
+_PEER: Final = struct.Struct("=iii")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 _NS_PER_S: Final = 1e9
@@ -130,6 +134,21 @@ def collection_paused() -> Generator[None]:
     finally:
         if paused:
             gc.enable()
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return process and user at the other end of a Unix socket, as the kernel knows them.
+
+    Example:
+        >>> import os, socket
+        >>> one, other = socket.socketpair()
+        >>> with one, other:
+        ...     peer_of(one) == (os.getpid(), os.geteuid())
+        True
+    """
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    pid, user, _ = _PEER.unpack(told)
+    return pid, user
 
 
 def listening_users(port: int) -> frozenset[int]:

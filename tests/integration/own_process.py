@@ -23,6 +23,20 @@ def lines_until(stream: Iterable[str], text: str) -> list[str]:
     return seen
 
 
+def run_quietly(program: str, **variables: str) -> str:
+    """Run Python code that prints no error; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def run_program(
     world: World, directory: Path, program: str, records: Sequence[tuple[str, str]], *options: str
 ) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mustela.spark.early import hand_over
+from tests.integration.own_process import run_quietly
 from tests.patience import PATIENCE_S, looks
 
 pytestmark = pytest.mark.spark
@@ -24,6 +25,7 @@ from mustela.spark import own_jvm
 
 own_jvm.begin(EngineOptions(application_id="start", properties={"spark.master": "local[2]"}))
 own_jvm.begin_workers()
+own_jvm.begin_workers()  # as another engine of this process would: there is one already
 (begun,) = own_jvm._BEGUN
 early = begun.daemon._process.pid
 """
@@ -41,18 +43,6 @@ def run(function):
     return set(context.parallelize(range(2), 2).mapPartitions(function).collect())
 """
 )
-
-
-def _run(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 def _is_gone(pid: int) -> bool:
@@ -82,7 +72,7 @@ children = set(Path(f"/proc/{early}/task/{early}/children").read_text().split())
 print(early, *children)
 context.stop()
 """
-    early, *workers = map(int, _run(_OPEN + rest).split())
+    early, *workers = map(int, run_quietly(_OPEN + rest).split())
     assert len(workers) == 2
     _wait_until_gone(early, *workers)
 
@@ -97,7 +87,7 @@ context = open_context("start", {"spark.master": "local[2]"})
 assert other != early
 context.stop()
 """
-    _run(_OPEN + rest)
+    run_quietly(_OPEN + rest)
 
 
 def test_spark_sees_its_end_and_starts_another() -> None:

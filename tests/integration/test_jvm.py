@@ -16,6 +16,7 @@ from mustela.java import find_java
 from mustela.spark import archive as archives
 from mustela.spark.archive import make_aside
 from mustela.spark.jvm import MODULE_OPTIONS, archive_name, archive_sum, find_archive
+from tests.integration.own_process import run_quietly
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.spark
@@ -82,18 +83,6 @@ process = begun.starting._process
 """
 
 
-def _after_begin(cache: Path, rest: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _BEGIN + rest],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_the_jvm_that_has_begun_to_start_is_the_one_of_the_context(tmp_path: Path) -> None:
     """It starts before PySpark is imported."""
     rest = """
@@ -104,7 +93,7 @@ assert context.parallelize([1, 2], 1).sum() == 3
 assert not own_jvm._BEGUN
 context.stop()
 """
-    _after_begin(tmp_path, rest)
+    run_quietly(_BEGIN + rest, XDG_CACHE_HOME=str(tmp_path))
 
 
 def test_a_jvm_that_was_begun_for_others_is_ended(tmp_path: Path) -> None:
@@ -117,7 +106,7 @@ assert process.poll() is not None
 assert not begun.scratch.exists()
 context.stop()
 """
-    _after_begin(tmp_path, rest)
+    run_quietly(_BEGIN + rest, XDG_CACHE_HOME=str(tmp_path))
 
 
 def test_an_engine_that_does_not_start_ends_what_has_begun(tmp_path: Path) -> None:
@@ -129,7 +118,7 @@ assert process.poll() is not None
 assert not begun.scratch.exists()
 assert not own_jvm._BEGUN
 """
-    _after_begin(tmp_path, rest)
+    run_quietly(_BEGIN + rest, XDG_CACHE_HOME=str(tmp_path))
 
 
 _HANG = _START.replace("context.stop()", "print(flush=True); input()")

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from mustela.processes import peer_of
 from mustela.state.directories import make_private
 
 __all__ = ["DONE", "END", "FRAME", "LIMITS", "ORDER", "Channel", "ChannelError", "Door", "Key"]
@@ -31,7 +32,6 @@ LIMITS: Final = {ORDER: 64 << 20, FRAME: 256 << 20, DONE: 64, END: 0}
 """Bytes that a message of each kind may have."""
 
 _HEAD: Final = struct.Struct("!BI")
-_PEER: Final = struct.Struct("=iii")
 _HALF: Final = 32
 _SOCKET: Final = "orders"
 _GREETING_S: Final = 10.0
@@ -144,7 +144,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)
-        self.pid = _peer_of(connection)[0]
+        self.pid = peer_of(connection)[0]
         self._peer = os.pidfd_open(self.pid)
         self._connection = connection
         self._poll = select.poll()
@@ -246,15 +246,8 @@ class Channel:
         self.close()
 
 
-def _peer_of(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user of the other side, as the kernel knows them."""
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    pid, user, _ = _PEER.unpack(told)
-    return pid, user
-
-
 def _check_user(connection: socket.socket) -> None:
-    _, user = _peer_of(connection)
+    _, user = peer_of(connection)
     if user != os.geteuid():
         what = f"a process of user {user} is at the other side of the channel"
         raise ChannelError(what)

@@ -22,13 +22,14 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
+from mustela.processes import peer_of
+
 __all__ = ["EARLY", "EarlyDaemon", "hand_over", "wait_for_spark"]
 
 EARLY: Final = "MUSTELA_EARLY_DAEMON"
 """The variable by which the JVM's children learn of the socket."""
 
 _MODULE: Final = "mustela.spark.daemon"
-_PEER: Final = struct.Struct("3i")
 _LENGTH: Final = struct.Struct("!I")
 _STREAMS: Final = (0, 1, 2)
 _TAKEN: Final = b"k"
@@ -110,10 +111,8 @@ def _take(asking: socket.socket) -> None:
     """Take over what Spark's child has; the connection stays open as long as this process lives."""
     head, files, _, _ = socket.recv_fds(asking, _LENGTH.size, len(_STREAMS))
     (length,) = _LENGTH.unpack(head)
-    said = bytearray()
-    while len(said) < length:
-        said += asking.recv(length - len(said))
-    told = json.loads(said)
+    with asking.makefile("rb") as stream:
+        told = json.loads(stream.read(length))  # all of it, or who asks is gone
     for stream, file in zip(_STREAMS, files, strict=True):
         os.dup2(file, stream)
         os.close(file)
@@ -171,5 +170,5 @@ def _stay(asking: socket.socket) -> None:
 
 def _is_ours(peer: socket.socket) -> bool:
     """Whether who is at the other end runs for the same user."""
-    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return _PEER.unpack(said)[1] == os.geteuid()
+    _, user = peer_of(peer)
+    return user == os.geteuid()

@@ -130,7 +130,7 @@ def begin_workers() -> None:
 
     Not with the JVM: while this process imports there is no third core for it, as a rule.
     """
-    if _BEGUN:
+    if _BEGUN and _BEGUN[0].daemon is None:
         begun = _BEGUN[0]
         with suppress(OSError):
             _BEGUN[0] = begun._replace(daemon=_early_daemon(begun.wanted, _socket(begun.scratch)))

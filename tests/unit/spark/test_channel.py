@@ -154,14 +154,14 @@ def test_a_process_of_another_user_is_sent_away(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that knows the secret: what the kernel says of it counts."""
-    real = channels._peer_of
+    real = channels.peer_of
 
     def foreign(connection: socket.socket) -> tuple[int, int]:
         pid, user = real(connection)
         return pid, user + 1
 
     with child(lambda: wait_for_ever() if door.key.enter() else None):
-        monkeypatch.setattr(channels, "_peer_of", foreign)
+        monkeypatch.setattr(channels, "peer_of", foreign)
         assert door.admit(PATIENCE_S) is None
 
 
