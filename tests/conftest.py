@@ -63,6 +63,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Refuse that a test leaves the collector off for all that follow it in its process."""
+    result = yield
+    if not gc.isenabled():
+        gc.enable()
+        pytest.fail("the garbage collector is off after this test: let it be enabled again")
+    return result
+
+
 def pytest_sessionfinish() -> None:
     """Delete what applications left that tests have killed."""
     from mustela.spark.scratch import clear_scratch

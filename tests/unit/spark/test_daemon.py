@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,13 @@ pytestmark = pytest.mark.slow
 
 LIB = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVES = [str(path) for path in sorted(LIB.glob("*.zip"))]
+
+
+@pytest.fixture
+def collects_again() -> Iterator[None]:
+    """Python's collector works again after a test that made this process a worker."""
+    yield
+    gc.enable()
 
 
 def test_the_archives_of_the_installed_spark_are_left_out() -> None:
@@ -103,6 +112,7 @@ def test_sparks_daemon_looks_for_garbage_nowhere_else() -> None:
         module.gc = before
 
 
+@pytest.mark.usefixtures("collects_again")
 def test_a_worker_whose_socket_spark_closes_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
