@@ -12,7 +12,7 @@ from mustela.runtime.kafka_lease import KafkaLeaseLog
 from mustela.runtime.lease import Lease, LeaseRow, LeaseWatch
 from mustela.runtime.passing_faults import PassingFaults
 
-__all__ = ["TURN_S", "Standby", "is_first", "is_its_turn", "others_alive"]
+__all__ = ["TURN_S", "NotedLeases", "Standby", "is_first", "is_its_turn", "others_alive"]
 
 
 _PAUSE_S = 0.1
@@ -51,7 +51,7 @@ class Standby:
     expects: bool = False
 
 
-class _Noting(KafkaLeaseLog):
+class NotedLeases(KafkaLeaseLog):
     """Hands on what is written while it is read."""
 
     def __init__(self, settings: Settings, on_rows: Callable[[list[LeaseRow]], object]) -> None:
@@ -62,14 +62,15 @@ class _Noting(KafkaLeaseLog):
     def read(self, start: int | None) -> tuple[int, list[Lease]]:
         """Return the offset to read from next time, and the leases since ``start``.
 
-        What was written since the last call is handed on, whatever the start.
+        What was written since the last call is handed on, each row once, whatever the start: of
+        two questions for the end of the topic, the second may have a row that the first had not.
         """
-        if start is None and self._noted is not None:
-            self.read(self._noted)
         end, rows = self.read_rows(start)
-        if start is not None:
-            self._on_rows(rows)
-        self._noted = end
+        if self._noted is None or start == self._noted:
+            self._noted, news = end, [] if start is None else rows
+        else:
+            self._noted, news = self.read_rows(self._noted)
+        self._on_rows(news)
         return end, [row for row in rows if isinstance(row, Lease)]
 
 
@@ -86,7 +87,7 @@ def others_alive(
         standby: What this instance does meanwhile.
         listener: Notified of tolerated faults.
     """
-    log = _Noting(settings, standby.on_rows)
+    log = NotedLeases(settings, standby.on_rows)
     watch = LeaseWatch(log, clock, standby.wait, pause_s=_PAUSE_S)
     faults = PassingFaults(clock, limit=settings.commit_timeout.total_seconds())
     expected_until = clock.monotonic() + (SUCCESSOR_WAIT_S if standby.expects else 0.0)
