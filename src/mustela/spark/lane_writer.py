@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 from mustela.clock import SystemClock
 from mustela.connectors.kafka.columns import Columns, RowColumns
-from mustela.connectors.kafka.writers.batches import Rows as BatchRows, codec_of
+from mustela.connectors.kafka.compression import codec_of
+from mustela.connectors.kafka.writers.batches import Rows as BatchRows
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.placing import Placing, joined
 from mustela.connectors.kafka.writers.sealed import (

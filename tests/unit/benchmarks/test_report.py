@@ -80,6 +80,13 @@ def test_all_ratios_stand_together_beside_the_tuned_rival_too() -> None:
     assert "| word_count, beside the tuned one | - | 2.00 | - | - | - | - |" in page
 
 
+def test_each_row_of_the_workloads_has_a_cell_for_each_peer() -> None:
+    """Peers that are only set up otherwise have no column of their own."""
+    _, _, table = render([document()]).partition("## The workloads\n\n")
+    rows, _, _ = table.partition("\n\n")
+    assert {row.count("|") for row in rows.splitlines()} == {7}
+
+
 def test_the_picture_shows_wins_and_losses() -> None:
     """Each number has a dot on its side of the line; what was not measured has none."""
     lost = document(records_per_s={"median": 20_000.0, "min": 1.0, "max": 2.0})

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from mustela.connectors.kafka.compression import COMPRESSION, codec_of, names_codec
 from mustela.connectors.kafka.errors import (
     NO_BROKER_FIX,
     AuthenticationRefused,
@@ -223,7 +224,9 @@ def producer_client(
     Raises:
         ClientSettingsError: If the client does not accept a property.
     """
-    settings = {**_COMMON, **properties, **overrides}
+    given = {**properties, **overrides}
+    packing = {} if names_codec(given) else {COMPRESSION: codec_of(given)}
+    settings = {**_COMMON, **packing, **given}
     return _made(
         lambda: Producer(
             _with_callbacks(settings, errors), logger=LOGGER if errors is None else errors

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import struct
+from typing import Any
 
 import google_crc32c
+import lz4.frame
 import zstandard
 
 from mustela.model import Headers
@@ -58,7 +60,9 @@ def decode(*parts: bytes) -> tuple[dict[str, int], list[Row]]:
     names = ("attributes", "last", "first time", "last time", "id", "epoch", "sequence", "count")
     head: dict[str, int] = dict(zip(names, struct.unpack(">hiqqqhii", data[21:61]), strict=True))
     assert (magic, length, crc) == (2, len(data) - 12, google_crc32c.value(data[21:]))
-    unpack = {0: bytes, 1: gzip.decompress, 4: zstandard.decompress}[head["attributes"] & 7]
+    unpack: Any = {0: bytes, 1: gzip.decompress, 3: lz4.frame.decompress, 4: zstandard.decompress}[
+        head["attributes"] & 7
+    ]
     reader = Reader(unpack(data[61:]))
     rows = [reader.row(head["first time"], delta) for delta in range(head["count"])]
     assert reader.at == len(reader.data)

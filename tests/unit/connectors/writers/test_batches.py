@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, strategies as st
 
 from mustela.connectors.kafka.writers import batches as batches_module
-from mustela.connectors.kafka.writers.batches import Rows, codec_of, cut, varint
+from mustela.connectors.kafka.writers.batches import (
+    CODECS,
+    Rows,
+    cut,
+    has_codec,
+    varint,
+)
 from mustela.plan.ticket import Ticket
 from tests.unit.connectors.writers.decoding import Row, decode
 
@@ -24,7 +32,7 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.integers(1, 3_000), st.sampled_from(["none", "gzip", "zstd"]))
+@given(ROWS, st.integers(1, 3_000), st.sampled_from(sorted(CODECS)))
 def test_a_batch_holds_its_rows(rows: list[Row], batch_bytes: int, codec: str) -> None:
     """Each row once, in order, whatever the batches; the head says how many and of whom."""
     keys, values, stamps, headers = (list(column) for column in zip(*rows, strict=True))
@@ -123,8 +131,26 @@ def test_numbers_have_their_sign_in_the_last_bit(number: int, expected: str) -> 
     assert varint(number).hex() == expected
 
 
-def test_the_codec_is_that_of_the_client() -> None:
-    """By either of its names."""
-    assert codec_of({}) == "none"
-    assert codec_of({"compression.codec": "gzip"}) == "gzip"
-    assert codec_of({"compression.type": "zstd"}) == "zstd"
+def test_a_batch_is_compressed_only_where_that_makes_it_smaller() -> None:
+    """So no topic refuses one for its size that would have taken its rows."""
+    noise, repeated = random.Random(1).randbytes(5_000), b"payment " * 600
+    for codec, number in (("gzip", 1), ("lz4", 3), ("zstd", 4)):
+        for value, expected in ((noise, 0), (repeated, number), (b"payment " * 20, 0)):
+            (batch,) = cut(Rows([None], [value], 0), 10_000)
+            head, rows = batch.encode(TICKET, 0, codec)
+            assert (head[22] & 7, len(rows) < len(value)) == (expected, bool(expected))
+
+
+def test_lz4_has_blocks_that_javas_clients_read() -> None:
+    """Its frame's flags: version 1, blocks for themselves; at most 64 KB each."""
+    packed = CODECS["lz4"].pack(b"abc" * 100_000)
+    assert packed[:4].hex() == "04224d18"
+    assert packed[4] & 0b1110_0000 == 0b0110_0000
+    assert packed[5] >> 4 == 4
+
+
+def test_a_codec_without_its_library_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application starts without it, and sends row by row then."""
+    assert [name for name in (*CODECS, "snappy") if has_codec(name)] == [*CODECS]
+    monkeypatch.setattr(batches_module, "find_spec", lambda _name: None)
+    assert not has_codec("zstd")

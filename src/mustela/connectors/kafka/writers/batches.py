@@ -6,6 +6,8 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import repeat
 from typing import Any
 
@@ -16,7 +18,7 @@ from mustela.model import Headers
 from mustela.plan.ticket import Ticket
 from mustela.state.packing import zstandard_module
 
-__all__ = ["CODECS", "HEAD_BYTES", "Batch", "Rows", "codec_of", "cut", "whole_head"]
+__all__ = ["CODECS", "HEAD_BYTES", "Batch", "Rows", "cut", "has_codec", "whole_head"]
 
 HEAD_BYTES = 61
 _ROW_BYTES_MAX = 16
@@ -55,6 +57,8 @@ def _long_varint(number: int) -> bytes:
     return varint(number)
 
 
+_PACKED_FROM = 256
+"""Below so many bytes there is little to spare."""
 _NULL = varint(-1)
 _sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
 _sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
@@ -76,6 +80,14 @@ def _gzip(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+def _lz4(data: bytes) -> bytes:
+    """Compress as Kafka's Java clients read it: blocks that do not refer to each other."""
+    packing: Any = import_module("lz4.frame")
+    return packing.compress(
+        data, block_size=packing.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+
+
 def _zstd(data: bytes) -> bytes:
     packer: Any = zstandard_module().ZstdCompressor()
     return packer.compress(data)
@@ -83,23 +95,30 @@ def _zstd(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A way to compress: its number in a batch, and what does it."""
+    """A way to compress: its number in a batch, what does it, and the module that this needs."""
 
     number: int
     pack: Callable[[bytes], bytes]
+    module: str = "zlib"
 
 
 CODECS: Mapping[str, Codec] = {
     "none": Codec(0, lambda data: data),
     "gzip": Codec(1, _gzip),
-    "zstd": Codec(4, _zstd),
+    "lz4": Codec(3, _lz4, module="lz4"),
+    "zstd": Codec(4, _zstd, module="zstandard"),
 }
 
 
-def codec_of(properties: Mapping[str, Any]) -> str:
-    """Return the name of the compression that a client's properties ask for."""
-    named = ("compression.type", "compression.codec")
-    return str(next((properties[name] for name in named if properties.get(name)), "none"))
+def has_codec(name: str) -> bool:
+    """Whether batches can be compressed so here: the codec is known, and what it needs installed.
+
+    Example:
+        >>> has_codec("gzip"), has_codec("snappy")
+        (True, False)
+    """
+    codec = CODECS.get(name)
+    return codec is not None and find_spec(codec.module) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +177,15 @@ class Batch:
 
     def tail(self, ticket: Ticket, sequence: int, codec: str) -> tuple[bytes, bytes]:
         """Return the batch without what stands before the rest of it in its head."""
-        chosen, stamps = CODECS[codec], self.rows.timestamps
+        number, records = self._packed(CODECS[codec])
+        stamps = self.rows.timestamps
         if isinstance(stamps, int):
             first = last = stamps
         else:
             mine = stamps[self.start : self.stop]
             first, last = mine[0], max(mine)
         tail = _TAIL.pack(
-            _TRANSACTIONAL | chosen.number,
+            _TRANSACTIONAL | number,
             len(self) - 1,
             first,
             last,
@@ -174,7 +194,15 @@ class Batch:
             sequence,
             len(self),
         )
-        return tail, chosen.pack(self.records)
+        return tail, records
+
+    def _packed(self, codec: Codec) -> tuple[int, bytes]:
+        """Compress, where that makes it smaller: never is a batch larger than its rows say."""
+        if len(self.records) >= _PACKED_FROM:
+            packed = codec.pack(self.records)
+            if len(packed) < len(self.records):
+                return codec.number, packed
+        return 0, self.records
 
     def halves(self) -> list[Batch]:
         """Return the same rows in two batches."""

@@ -8,8 +8,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from mustela.connectors.kafka.client import servers_of
+from mustela.connectors.kafka.compression import codec_of
 from mustela.connectors.kafka.errors import fault
-from mustela.connectors.kafka.writers.batches import CODECS, codec_of
+from mustela.connectors.kafka.writers.batches import has_codec
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.connection import Connection
 from mustela.connectors.kafka.writers.security import unsupported
@@ -55,7 +56,7 @@ def lacking(broker: Connection | None, properties: Mapping[str, Any]) -> list[st
         if not broker.knows(_VERIFIES):
             found.append("the broker's verification of partitions (Kafka 3.6)")
     found += [f"kafka.{name}, which the writers do not know" for name in unsupported(properties)]
-    if codec_of(properties) not in CODECS:
+    if not has_codec(codec_of(properties)):
         found.append(f"kafka.compression.type={codec_of(properties)} in the writers")
     return found
 

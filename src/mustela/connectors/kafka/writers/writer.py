@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from confluent_kafka import KafkaError, KafkaException
 
 from mustela.clock import Clock, SystemClock
+from mustela.connectors.kafka.compression import codec_of
 from mustela.connectors.kafka.deliveries import Diagnosis
 from mustela.connectors.kafka.errors import (
     ErrorKind,
@@ -22,7 +23,7 @@ from mustela.connectors.kafka.errors import (
     kind_of,
 )
 from mustela.connectors.kafka.transaction_failures import Circumstances, failure_of
-from mustela.connectors.kafka.writers.batches import Batch, Rows, codec_of, cut
+from mustela.connectors.kafka.writers.batches import Batch, Rows, cut
 from mustela.connectors.kafka.writers.cluster import Cluster
 from mustela.connectors.kafka.writers.connection import Connection
 from mustela.connectors.kafka.writers.coordinator import add_partitions
