@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from mustela.connectors.kafka.compression import COMPRESSION, codec_of, names_codec
 from mustela.connectors.kafka.errors import (
     NO_BROKER_FIX,
     AuthenticationRefused,
@@ -224,9 +223,7 @@ def producer_client(
     Raises:
         ClientSettingsError: If the client does not accept a property.
     """
-    given = {**properties, **overrides}
-    packing = {} if names_codec(given) else {COMPRESSION: codec_of(given)}
-    settings = {**_COMMON, **packing, **given}
+    settings = {**_COMMON, **properties, **overrides}
     return _made(
         lambda: Producer(
             _with_callbacks(settings, errors), logger=LOGGER if errors is None else errors

@@ -68,7 +68,7 @@ class RowLimits:
     Attributes:
         client_bytes: Size of the largest key with its value that the client sends.
         compressed: Whether the application asks for rows to be compressed, so that some may pass
-            whose size by itself is too large. What is compressed unasked never is larger.
+            whose size by itself is too large. What is compressed unasked never gets larger.
         header_bytes: Size of the header that each row gets besides its own.
         creates: Whether topics that do not exist are made.
         refuses: Whether a topic that does not exist ends the application.

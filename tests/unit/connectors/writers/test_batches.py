@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
+from mustela.connectors.kafka.compression import UNASKED, codec_of
 from mustela.connectors.kafka.writers import batches as batches_module
 from mustela.connectors.kafka.writers.batches import (
     CODECS,
@@ -133,12 +134,36 @@ def test_numbers_have_their_sign_in_the_last_bit(number: int, expected: str) -> 
 
 def test_a_batch_is_compressed_only_where_that_makes_it_smaller() -> None:
     """So no topic refuses one for its size that would have taken its rows."""
-    noise, repeated = random.Random(1).randbytes(5_000), b"payment " * 600
-    for codec, number in (("gzip", 1), ("lz4", 3), ("zstd", 4)):
-        for value, expected in ((noise, 0), (repeated, number), (b"payment " * 20, 0)):
-            (batch,) = cut(Rows([None], [value], 0), 10_000)
+    noise, much = random.Random(1).randbytes(50_000), b"payment " * 6_000
+    for codec, number, least in (
+        ("gzip", 1, 256),
+        ("lz4", 3, 256),
+        ("zstd", 4, 256),
+        (UNASKED, 3, 8_192),
+    ):
+        for value, expected in (
+            (noise, 0),
+            (much, number),
+            (much[: least - 20], 0),
+            (much[:least], number),
+        ):
+            (batch,) = cut(Rows([None], [value], 0), 100_000)
             head, rows = batch.encode(TICKET, 0, codec)
             assert (head[22] & 7, len(rows) < len(value)) == (expected, bool(expected))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, UNASKED),
+        ({"compression.type": "none"}, "none"),
+        ({"compression.type": "zstd"}, "zstd"),
+        ({"compression.codec": "gzip"}, "gzip"),
+    ],
+)
+def test_the_codec_is_that_of_the_client(given: dict[str, str], expected: str) -> None:
+    """By either of librdkafka's names for it."""
+    assert codec_of(given) == expected
 
 
 def test_lz4_has_blocks_that_javas_clients_read() -> None:

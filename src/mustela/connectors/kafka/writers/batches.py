@@ -13,6 +13,7 @@ from typing import Any
 
 import google_crc32c
 
+from mustela.connectors.kafka.compression import UNASKED
 from mustela.connectors.kafka.writers.wire import uvarint
 from mustela.model import Headers
 from mustela.plan.ticket import Ticket
@@ -57,8 +58,6 @@ def _long_varint(number: int) -> bytes:
     return varint(number)
 
 
-_PACKED_FROM = 256
-"""Below so many bytes there is little to spare."""
 _NULL = varint(-1)
 _sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
 _sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
@@ -95,17 +94,26 @@ def _zstd(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A way to compress: its number in a batch, what does it, and the module that this needs."""
+    """A way to compress.
+
+    Attributes:
+        number: Its number in a batch.
+        pack: Does it.
+        module: What this needs.
+        least: A batch of fewer bytes is left as it is.
+    """
 
     number: int
     pack: Callable[[bytes], bytes]
     module: str = "zlib"
+    least: int = 256
 
 
 CODECS: Mapping[str, Codec] = {
     "none": Codec(0, lambda data: data),
     "gzip": Codec(1, _gzip),
     "lz4": Codec(3, _lz4, module="lz4"),
+    UNASKED: Codec(3, _lz4, module="lz4", least=8 << 10),
     "zstd": Codec(4, _zstd, module="zstandard"),
 }
 
@@ -198,7 +206,7 @@ class Batch:
 
     def _packed(self, codec: Codec) -> tuple[int, bytes]:
         """Compress, where that makes it smaller: never is a batch larger than its rows say."""
-        if len(self.records) >= _PACKED_FROM:
+        if len(self.records) >= codec.least:
             packed = codec.pack(self.records)
             if len(packed) < len(self.records):
                 return codec.number, packed
