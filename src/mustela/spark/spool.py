@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Self, overload
 
@@ -131,6 +132,7 @@ class StoredValues(Sequence["bytes | None"]):
         self._file = file
         self._start = start
         self._sizes = sizes
+        self._begins: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of values."""
@@ -147,13 +149,16 @@ class StoredValues(Sequence["bytes | None"]):
     def __getitem__(self, index: slice) -> StoredValues: ...
     def __getitem__(self, index: int | slice) -> bytes | StoredValues | None:
         """Read a value, or return a part of the column, which is not read yet."""
+        if not self._begins:
+            sizes = (max(0, size) for size in self._sizes)
+            self._begins = list(accumulate(sizes, initial=self._start))
         if isinstance(index, int):
             row = range(len(self._sizes))[index]
-            return next(iter(self[row : row + 1]))
+            self._file.seek(self._begins[row])
+            return self._read(self._sizes[row])
         first, stop, step = index.indices(len(self._sizes))
         assert step == 1, "parts have no gaps"
-        before = sum(size for size in self._sizes[:first] if size > 0)
-        return StoredValues(self._file, self._start + before, self._sizes[first:stop])
+        return StoredValues(self._file, self._begins[first], self._sizes[first:stop])
 
     def _read(self, size: int) -> bytes | None:
         return None if size < 0 else self._file.read(size)

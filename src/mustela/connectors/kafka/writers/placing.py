@@ -105,13 +105,15 @@ class Placing:
             now_ms: The time of rows without one.
         """
         headers, times = _headers(columns), columns.timestamps
+        # One behind the other: those that stand in a file are read faster so.
+        values = columns.values if isinstance(columns.values, list) else [*columns.values]
         if times and min(times) < 1:
             times = [max(1, time) for time in times]
         for place, index in self._indices(columns).items():
             stamps = now_ms if times is None else [times[at] for at in index]
             rows = Rows(
                 [columns.keys[at] for at in index],
-                [columns.values[at] for at in index],
+                [values[at] for at in index],
                 stamps,
                 None if headers is None else [headers[at] for at in index],
                 Origin(tag, columns, index),
