@@ -139,7 +139,7 @@ def test_a_batch_is_compressed_only_where_that_makes_it_smaller() -> None:
         ("gzip", 1, 256),
         ("lz4", 3, 256),
         ("zstd", 4, 256),
-        (UNASKED, 3, 8_192),
+        (UNASKED, 3, 32_768),
     ):
         for value, expected in (
             (noise, 0),

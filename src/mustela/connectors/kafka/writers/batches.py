@@ -113,7 +113,7 @@ CODECS: Mapping[str, Codec] = {
     "none": Codec(0, lambda data: data),
     "gzip": Codec(1, _gzip),
     "lz4": Codec(3, _lz4, module="lz4"),
-    UNASKED: Codec(3, _lz4, module="lz4", least=8 << 10),
+    UNASKED: Codec(3, _lz4, module="lz4", least=32 << 10),
     "zstd": Codec(4, _zstd, module="zstandard"),
 }
 
