@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
@@ -264,7 +265,8 @@ def test_a_batch_too_large_for_the_topic_is_not_its_rows_fault(
 ) -> None:
     """Rows that fit alone go out in smaller batches, none of them left out."""
     topic, beside, sink = make_topic(max_message_bytes="2000"), make_topic(), make_sink()
-    columns = {"keys": [b"k"] * 20, "values": [b"v" * 500] * 20}
+    noise = random.Random(1)
+    columns = {"keys": [b"k"] * 20, "values": [noise.randbytes(500) for _ in range(20)]}
     skip, attempts = produce_until_taken(sink, topic, columns, beside)
     assert skip == set()
     assert attempts > 1
@@ -277,7 +279,8 @@ def test_rows_too_large_for_the_client_are_found(
 ) -> None:
     """They never reach the broker."""
     topic, beside, sink = make_topic(), make_topic(), make_sink()
-    columns = {"keys": [b"k"] * 3, "values": [b"1", b"2" * 5_000_000, b"3"]}
+    noise = random.Random(1).randbytes(5_000_000)  # compressed it is as large
+    columns = {"keys": [b"k"] * 3, "values": [b"1", noise, b"3"]}
     assert produce_until_taken(sink, topic, columns, beside) == ({1}, 2)
     assert committed(properties, topic) == [(b"k", b"1"), (b"k", b"3")]
 
