@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
 import resource
 import socket
 import struct
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,12 +20,9 @@ __all__ = [
     "queued_seconds",
     "read_process",
     "resident_bytes",
-    "share_arenas",
 ]
 
 _PEER: Final = struct.Struct("=iii")
-_ARENAS: Final = 2
-_M_ARENA_MAX: Final = -8
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 _NS_PER_S: Final = 1e9
@@ -176,14 +171,3 @@ def listening_users(port: int) -> frozenset[int]:
             if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
                 found.add(int(user))
     return frozenset(found)
-
-
-def share_arenas() -> None:
-    """Let the threads of this process share two arenas of the C library, where it has such.
-
-    They would get up to eight for each core, and what one of them was given once stays with it: a
-    client of Kafka has threads that do little and live long. Who sets ``MALLOC_ARENA_MAX`` decides.
-    """
-    if "MALLOC_ARENA_MAX" not in os.environ:
-        with suppress(AttributeError, OSError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)

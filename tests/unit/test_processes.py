@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from mustela.processes import boot_id, queued_seconds, read_process
 from tests.patience import PATIENCE_S
@@ -52,38 +48,3 @@ def test_time_without_a_core_is_what_the_kernel_says(tmp_path: Path) -> None:
     told.write_bytes(b"")
     assert queued_seconds(told) == 0.0
     assert queued_seconds(tmp_path / "none") == 0.0
-
-
-_ALLOCATE = """
-import ctypes, sys, threading
-from mustela.processes import share_arenas
-
-share_arenas()
-c = ctypes.CDLL(None)
-c.malloc.restype = c.fopen.restype = ctypes.c_void_p
-together = threading.Barrier(9)
-
-def allocate():
-    c.malloc(100)
-    together.wait()
-
-for _ in range(8):
-    threading.Thread(target=allocate).start()
-together.wait()
-out = ctypes.c_void_p(c.fopen(sys.argv[1].encode(), b"w"))
-c.malloc_info(0, out)
-c.fclose(out)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no arenas")
-@pytest.mark.parametrize(("asked", "expected"), [("", 2), ("5", 5)])
-def test_threads_share_two_arenas_unless_told_otherwise(
-    asked: str, expected: int, tmp_path: Path
-) -> None:
-    """As many as the user says, where he does."""
-    told = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
-    told |= {"MALLOC_ARENA_MAX": asked} if asked else {}
-    program = [sys.executable, "-c", _ALLOCATE, str(tmp_path / "told")]
-    subprocess.run(program, env=told, check=True, timeout=PATIENCE_S)
-    assert (tmp_path / "told").read_text().count("<heap nr=") == expected

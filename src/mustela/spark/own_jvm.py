@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from mustela.errors import MustelaError
 from mustela.java import Java, find_java
 from mustela.logs.options import LogOptions
-from mustela.processes import share_arenas
 from mustela.runtime.engine import EngineOptions
 from mustela.spark import jvm as jvms
 from mustela.spark.early import EARLY, EarlyDaemon
@@ -116,7 +115,6 @@ def begin(options: EngineOptions) -> None:
     It needs half a second, in which this process imports Spark and the engine, and talks to the
     broker. What cannot be started is left to the engine, which has words for it.
     """
-    share_arenas()  # before there are threads
     user = options.properties
     _DAEMONS[:] = [daemon for daemon in _DAEMONS if daemon.lives()]
     if options.session is not None or _BEGUN or _gateway() is not None or not starts_directly(user):
