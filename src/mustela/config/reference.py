@@ -53,9 +53,9 @@ environment `_` stands for the dot: `MUSTELA__KAFKA__SECURITY_PROTOCOL` is `secu
 are passed to every client that knows them; `kafka.consumer.…`, `kafka.producer.…` and
 `kafka.admin.…` are for one kind of client and take precedence. Names of the Java client are
 refused, with the name to use instead. With `exactly_once`, batches of 32 KB or more are compressed
-by lz4 where that makes them smaller. `compression.type` says otherwise: `none`, or `gzip`, `lz4`
-and `zstd` for smaller ones as well; with `snappy` the driver writes each row by itself. Mustela
-sets the following itself, and setting them is an error:
+by lz4 where that leaves two fifths of them or less. `compression.type` says otherwise: `none`, or
+`gzip`, `lz4` and `zstd` for others as well; with `snappy` the driver writes each row by itself.
+Mustela sets the following itself, and setting them is an error:
 
 """
 

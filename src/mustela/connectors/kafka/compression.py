@@ -8,7 +8,8 @@ from typing import Any, Final
 __all__ = ["UNASKED", "codec_of"]
 
 UNASKED: Final = "lz4 where it pays"
-"""What is done where nothing is said: a small batch costs brokers more to unpack than it spares."""
+"""What is done where nothing is said: a small batch, or one that shrinks little, costs more to pack
+and to unpack than it spares."""
 
 
 def codec_of(properties: Mapping[str, Any]) -> str:

@@ -58,6 +58,7 @@ def _long_varint(number: int) -> bytes:
     return varint(number)
 
 
+_SAMPLE_BYTES = 16 << 10
 _NULL = varint(-1)
 _sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
 _sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
@@ -101,19 +102,28 @@ class Codec:
         pack: Does it.
         module: What this needs.
         least: A batch of fewer bytes is left as it is.
+        worth: So is one whose first part does not shrink to this part of itself.
     """
 
     number: int
     pack: Callable[[bytes], bytes]
     module: str = "zlib"
     least: int = 256
+    worth: float = 1.0
+
+    def pays(self, records: bytes) -> bool:
+        """Whether to try, as a look at the beginning says."""
+        if len(records) < self.least or self.worth == 1.0:
+            return len(records) >= self.least
+        sample = records[: min(_SAMPLE_BYTES, len(records) // 8)]
+        return len(self.pack(sample)) <= self.worth * len(sample)
 
 
 CODECS: Mapping[str, Codec] = {
     "none": Codec(0, lambda data: data),
     "gzip": Codec(1, _gzip),
     "lz4": Codec(3, _lz4, module="lz4"),
-    UNASKED: Codec(3, _lz4, module="lz4", least=32 << 10),
+    UNASKED: Codec(3, _lz4, module="lz4", least=32 << 10, worth=0.4),
     "zstd": Codec(4, _zstd, module="zstandard"),
 }
 
@@ -206,7 +216,7 @@ class Batch:
 
     def _packed(self, codec: Codec) -> tuple[int, bytes]:
         """Compress, where that makes it smaller: never is a batch larger than its rows say."""
-        if len(self.records) >= codec.least:
+        if codec.pays(self.records):
             packed = codec.pack(self.records)
             if len(packed) < len(self.records):
                 return codec.number, packed
