@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from mustela.clock import Clock
 from mustela.connectors.kafka.admin import TopicSpec
 from mustela.connectors.kafka.columns import RowColumns
+from mustela.connectors.kafka.compression import UNASKED, codec_of
 from mustela.connectors.kafka.errors import RefusedRow
 from mustela.errors import EnvironmentFault, Origin
 from mustela.plan.epoch import RowOutline
@@ -91,10 +92,9 @@ class RowLimits:
             >>> RowLimits.of(properties, header="", creates=False, refuses=True).compressed
             True
         """
-        codecs = {str(producer.get(f"compression.{name}", "none")) for name in ("type", "codec")}
         return cls(
             client_bytes=int(producer.get("message.max.bytes", _CLIENT_BYTES_MAX)),
-            compressed=codecs != {"none"},
+            compressed=codec_of(producer) not in {UNASKED, "none"},
             header_bytes=len(header),
             creates=creates,
             refuses=refuses,

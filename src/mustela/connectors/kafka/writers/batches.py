@@ -58,7 +58,6 @@ def _long_varint(number: int) -> bytes:
     return varint(number)
 
 
-_SAMPLE_BYTES = 16 << 10
 _NULL = varint(-1)
 _sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
 _sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
@@ -93,6 +92,10 @@ def _zstd(data: bytes) -> bytes:
     return packer.compress(data)
 
 
+_SAMPLE_BYTES = 16 << 10
+"""So long a beginning says how the rest will shrink."""
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """A way to compress.
@@ -113,10 +116,10 @@ class Codec:
 
     def pays(self, records: bytes) -> bool:
         """Whether to try, as a look at the beginning says."""
-        if len(records) < self.least or self.worth == 1.0:
-            return len(records) >= self.least
+        if len(records) < self.least:
+            return False
         sample = records[: min(_SAMPLE_BYTES, len(records) // 8)]
-        return len(self.pack(sample)) <= self.worth * len(sample)
+        return self.worth == 1.0 or len(self.pack(sample)) <= self.worth * len(sample)
 
 
 CODECS: Mapping[str, Codec] = {
