@@ -23,7 +23,7 @@ __all__ = [
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _HEAP_LOCAL = (
-    " -Xmn24m -Xms64m -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
+    " -Xmn16m -Xms56m -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
     " -XX:TrimNativeHeapInterval=10000"
 )
 """The JVM's heap where records go by file. The young generation is all touched, however little is
