@@ -34,6 +34,9 @@ __all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
 
 _FEW: Final = 100
 """What so few records take has little to do with how many they are."""
+_UNKNOWN: Final = 200
+"""So many are done by one task when nothing is known yet: as many as the first epoch reads of a
+backlog. Its job costs the start of an application most, as nothing of it was done before."""
 _NEWEST: Final = 0.3
 """Weight of the last epoch in how much of a core lanes are given."""
 _LEAST_CORES: Final = 1.25
@@ -59,17 +62,20 @@ class SmallEpochs:
         exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
-        self._seconds = inf  # nothing is known of the first one
+        self._seconds = inf  # nothing is known
         self._records = 0
         self._share = 1.0
 
     def has(self, order: EpochOrder) -> bool:
-        """Whether an epoch is expected to be small; the first one is not."""
+        """Whether an epoch is expected to be small; the first one is if it reads little."""
         if order.suspect or not self._limit:
             return False
+        records = _offsets(order.ranges)
+        if self._seconds == inf:
+            return records <= _UNKNOWN
         parts = max(2, len(order.ranges))  # it is read by as many tasks as there are cores
         cores = max(_LEAST_CORES, parts * self._share)
-        return self._expected(_offsets(order.ranges)) < self._limit * cores / (cores - 1)
+        return self._expected(records) < self._limit * cores / (cores - 1)
 
     def _expected(self, records: int) -> float:
         """Return how long the tasks of an epoch will work."""

@@ -60,8 +60,10 @@ def seen(*epochs: list[TaskReport], of: Program = PROGRAM) -> SmallEpochs:
 
 
 def test_nothing_is_known_of_the_first_epoch() -> None:
-    """Nor of one behind an epoch that took long; one that took little says that the next will."""
-    assert not seen().has(order(10))
+    """It is small if it reads no more than a start does; later ones by what they took."""
+    assert seen().has(order(200))
+    assert not seen().has(order(202))
+    assert not seen().has(order(10, suspect=True))
     assert not seen(reports(500, 0.04, 0.04, 0.03)).has(order(500))
     assert seen(reports(500, 0.04, 0.04, 0.01)).has(order(500))
     assert seen(reports(500, 9.0), reports(500, 0.01)).has(order(500))

@@ -57,7 +57,8 @@ class EpochBudget:
 
     Args:
         limits: The limits from the settings.
-        first: Records of the first epoch.
+        first: Records of the first epoch. They are few, so that an application that starts soon
+            has its first results, however long a record takes.
 
     Example:
         >>> budget = EpochBudget(EpochLimits(max_records=10_000), first=1_000)
@@ -67,7 +68,7 @@ class EpochBudget:
         4000
     """
 
-    def __init__(self, limits: EpochLimits, *, first: int = 1_000) -> None:
+    def __init__(self, limits: EpochLimits, *, first: int = 200) -> None:
         self.limits = limits
         self._records = float(min(first, limits.max_records))
         self._record_size = 0.0
