@@ -31,6 +31,7 @@ from mustela.runtime.shortage import shortage_of
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
 from mustela.spark.archive import make_aside
+from mustela.spark.archive_pages import ArchivePages
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
@@ -89,6 +90,7 @@ class SparkEngine:
         self._logs: LogOptions | None = None
         self._jobs: Jobs | None = None
         self._warm_up: Thread | None = None
+        self._pages: ArchivePages | None = None
         self._program: Program | None = None
         self._given = ""
         self._ships = 0
@@ -140,6 +142,8 @@ class SparkEngine:
         self._jobs = Jobs(self._context)
         self._warm_up = Thread(target=self._jobs.warm_up, args=(self.cores,), daemon=True)
         self._warm_up.start()
+        if self._own and self._shares_disk:
+            self._pages = ArchivePages(self._context)
 
     def _await_executors(self) -> None:
         """Wait until somebody can run tasks, where that is not the JVM of the driver."""
@@ -568,6 +572,8 @@ class SparkEngine:
         """Stop Spark if it was started here."""
         end_begun()
         self._have_room()
+        if self._pages is not None:
+            self._pages.close()
         if self._keeper is not None:
             self._keeper.stop()
         if self._watch is not None:
