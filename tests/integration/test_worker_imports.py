@@ -18,7 +18,8 @@ import sys
 from mustela import App
 
 app = App("{name}", bootstrap_servers="{servers}", state_dir="{state}", lanes=2)
-HEAVY = ("cyclopts", "rich", "mustela.cli.main", "mustela.spark.engine", "mustela.spark.job")
+HEAVY = ("cyclopts", "numpy", "rich")
+HEAVY += ("mustela.cli.main", "mustela.spark.engine", "mustela.spark.job")
 
 
 def heavy(_line):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy  # with it, sixteen keys are many
 from hypothesis import given, strategies as st
 
 from mustela.connectors.kafka.columns import Columns
@@ -21,7 +25,25 @@ EXTRA = ("epoch", b"7")
 @given(st.lists(st.binary(max_size=70), max_size=40), st.integers(1, 50))
 def test_many_keys_at_once_go_where_one_at_a_time_goes(keys: list[bytes], count: int) -> None:
     """To the partition that Kafka's clients choose."""
+    assert numpy.__name__ in sys.modules
     assert partitions_of(keys, count) == [partition_of(key, count) for key in keys]
+
+
+_WITHOUT = """
+import sys
+from mustela.connectors.kafka.writers.hashing import partitions_of
+from mustela.plan.partitions import partition_of
+keys = [b"%d" % number for number in range(1000)]
+assert partitions_of(keys[1:], 7) == [partition_of(key, 7) for key in keys[1:]]
+assert "numpy" not in sys.modules
+assert partitions_of(keys, 7) == [partition_of(key, 7) for key in keys]
+assert "numpy" in sys.modules
+"""
+
+
+def test_who_never_has_a_thousand_keys_at_once_does_without_numpy() -> None:
+    """It would take a tenth of a second and 12 MB in each process."""
+    subprocess.run([sys.executable, "-c", _WITHOUT], check=True)
 
 
 @given(KEYS, st.integers(1, 5), st.booleans(), st.booleans(), st.integers(0, 3))

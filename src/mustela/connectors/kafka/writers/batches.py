@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import repeat
@@ -45,16 +46,21 @@ def varint(number: int) -> bytes:
 _KNOWN = 1 << 14
 _VARINTS = tuple(varint(number) for number in range(_KNOWN))
 """Looked up, a length costs a tenth of what it costs to encode."""
-_LOW = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(_KNOWN))
-_HIGH = tuple(map(uvarint, range(_KNOWN)))
-"""The last two and the first two of four bytes."""
+
+
+@cache
+def _halves() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the last two and the first two of four bytes, for those who have long rows."""
+    low = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(_KNOWN))
+    return low, tuple(map(uvarint, range(_KNOWN)))
 
 
 def _long_varint(number: int) -> bytes:
     """Encode a number that is too large to be looked up whole."""
     coded = number << 1 ^ number >> 63
     if _KNOWN <= coded < _KNOWN << 14:
-        return _LOW[coded & 0x3FFF] + _HIGH[coded >> 14]
+        low, high = _halves()
+        return low[coded & 0x3FFF] + high[coded >> 14]
     return varint(number)
 
 
