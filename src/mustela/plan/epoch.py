@@ -102,6 +102,8 @@ class Program:
         state_dir: Root of the state on local disk.
         small_seconds: An epoch runs as one task if all cores together would be faster by at most
             so many seconds, for each exchange and at least once.
+        lanes_named: Whether the settings say how many lanes there are: all of them have a part in
+            an epoch of which nothing is known, however small it is.
         saved_dir: Where a clean stop saves state that is on tmpfs; empty if state is on disk.
         state_backend: ``lmdb`` on disk, or ``memory`` on tmpfs if there is room.
         map_size: Sparse size of each environment's file in bytes.
@@ -140,6 +142,7 @@ class Program:
     row_rules: Mapping[str, Any] = field(default_factory=dict[str, Any])
     saved_dir: str = ""
     small_seconds: float = 0.0
+    lanes_named: bool = False
     life: str = ""
     changelog_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     adopts_unnamed: bool = False

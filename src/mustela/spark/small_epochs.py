@@ -62,6 +62,7 @@ class SmallEpochs:
         exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
+        self._unknown = 0 if program.lanes_named else _UNKNOWN
         self._seconds = inf  # nothing is known
         self._records = 0
         self._share = 1.0
@@ -72,7 +73,7 @@ class SmallEpochs:
             return False
         records = _offsets(order.ranges)
         if self._seconds == inf:
-            return records <= _UNKNOWN
+            return records <= self._unknown
         parts = max(2, len(order.ranges))  # it is read by as many tasks as there are cores
         cores = max(_LEAST_CORES, parts * self._share)
         return self._expected(records) < self._limit * cores / (cores - 1)

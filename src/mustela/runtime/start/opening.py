@@ -293,6 +293,7 @@ class Opening:
             map_size=settings.state.map_size,
             result_bytes=settings.epoch.result_bytes,
             small_seconds=settings.epoch.small.total_seconds(),
+            lanes_named=settings.lanes is not None,
             lane_rows=settings.commit.lane_rows,
             row_rules={
                 "admin": client_properties(settings, "admin"),
