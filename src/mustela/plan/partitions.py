@@ -12,7 +12,7 @@ _FACTOR: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition that Kafka's default partitioner chooses: murmur2 of the key.
 
