@@ -39,8 +39,7 @@ _MODULES = (
     "mustela.spark.small_epochs",
     "mustela.spark.worker",
 )
-"""What tasks use; none of these opens a file when it is imported, or starts a thread: NumPy's
-library for linear algebra would, but Spark tells it how many cores a task has."""
+"""What tasks use; none of these opens a file when it is imported, or starts a thread."""
 
 _FROZEN_AFTER = (1, 3, 10)
 """After so many tasks of a worker what it has is taken for what it will keep. Not after each: of
