@@ -346,16 +346,24 @@ def test_no_broker_is_named_within_the_limit() -> None:
     assert gone.value.evidence["servers"] == "127.0.0.1:1"
 
 
+def _flush_and_commit(sink: TransactionalSink) -> None:
+    sink.flush()
+    sink.commit()
+
+
 def test_a_topic_that_does_not_exist_ends_the_transaction(
     make_sink: MakeSink, make_topic: MakeTopic, properties: dict[str, Any]
 ) -> None:
-    """The rows wait for a topic that never comes, until the timeout."""
+    """The rows wait for a topic that never comes, until the timeout, or until the client gives up.
+
+    Who commits is told in any case.
+    """
     topic, sink = make_topic(), make_sink(commit_timeout=5.0)
     sink.begin()
     sink.produce_columns(topic, [b"k"], [b"v"])
     sink.produce_columns("no-such-topic-at-all", [b"k"], [b"v"])
     with pytest.raises((TransactionAborted, TransactionExpired)):
-        sink.flush()
+        _flush_and_commit(sink)
     sink.reopen()
     assert committed(properties, topic) == []
 
