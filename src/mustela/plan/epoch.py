@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mustela.logs.options import LogOptions
 from mustela.plan.calls import CallersSeen, CallOutcome, CallTape
@@ -27,6 +27,7 @@ from mustela.state.leftovers import GLOBAL_PREFIX
 from mustela.topology.global_table import GlobalTableNode
 
 __all__ = [
+    "FIRST_RECORDS",
     "EpochOrder",
     "Failure",
     "GlobalMark",
@@ -46,6 +47,10 @@ __all__ = [
 ]
 
 Guarantee = Literal["exactly_once", "at_least_once"]
+
+FIRST_RECORDS: Final = 200
+"""What the first epoch of a start reads at most: few, so that the first results come soon, however
+long a record takes."""
 
 
 def changelog_topic(application_id: str, store: str) -> str:

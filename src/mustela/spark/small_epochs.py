@@ -18,7 +18,7 @@ from typing import Final
 
 from pyspark.core.broadcast import Broadcast
 
-from mustela.plan.epoch import EpochOrder, Program, TaskReport
+from mustela.plan.epoch import FIRST_RECORDS, EpochOrder, Program, TaskReport
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.arrivals import call_steps
 from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
@@ -34,9 +34,6 @@ __all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
 
 _FEW: Final = 100
 """What so few records take has little to do with how many they are."""
-_UNKNOWN: Final = 200
-"""So many are done by one task when nothing is known yet: as many as the first epoch reads of a
-backlog. Its job costs the start of an application most, as nothing of it was done before."""
 _NEWEST: Final = 0.3
 """Weight of the last epoch in how much of a core lanes are given."""
 _LEAST_CORES: Final = 1.25
@@ -62,7 +59,8 @@ class SmallEpochs:
         exchanges = max(1, len(program.plan.stages) - 1)  # a job costs as much as one
         can = bool(program.spool_dir) and not call_steps(program.plan)
         self._limit = program.small_seconds * exchanges if can else 0.0
-        self._unknown = 0 if program.lanes_named else _UNKNOWN
+        # A job of all tasks costs most when nothing of it was done before.
+        self._unknown = 0 if program.lanes_named else FIRST_RECORDS
         self._seconds = inf  # nothing is known
         self._records = 0
         self._share = 1.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from mustela.plan.epoch import FIRST_RECORDS
+
 __all__ = ["EpochBudget", "EpochLimits"]
 
 _GROWTH = 4.0
@@ -57,8 +59,7 @@ class EpochBudget:
 
     Args:
         limits: The limits from the settings.
-        first: Records of the first epoch. They are few, so that an application that starts soon
-            has its first results, however long a record takes.
+        first: Records of the first epoch.
 
     Example:
         >>> budget = EpochBudget(EpochLimits(max_records=10_000), first=1_000)
@@ -68,7 +69,7 @@ class EpochBudget:
         4000
     """
 
-    def __init__(self, limits: EpochLimits, *, first: int = 200) -> None:
+    def __init__(self, limits: EpochLimits, *, first: int = FIRST_RECORDS) -> None:
         self.limits = limits
         self._records = float(min(first, limits.max_records))
         self._record_size = 0.0
