@@ -24,8 +24,8 @@ from mustela.runtime.engine import EngineOptions
 from mustela.spark import own_jvm
 
 own_jvm.begin(EngineOptions(application_id="start", properties={"spark.master": "local[2]"}))
-own_jvm.begin_workers()
-own_jvm.begin_workers()  # as another engine of this process would: there is one already
+own_jvm.begin_jvm()
+own_jvm.begin_jvm()  # as another engine of this process would: there is one already
 (begun,) = own_jvm._BEGUN
 early = begun.daemon._process.pid
 """

@@ -93,6 +93,7 @@ import sys
 from mustela.runtime.engine import EngineOptions
 from mustela.spark import own_jvm
 own_jvm.begin(EngineOptions(application_id="start", properties={"spark.master": "local[1]"}))
+own_jvm.begin_jvm()
 assert "pyspark" not in sys.modules
 (begun,) = own_jvm._BEGUN
 process = begun.starting._process

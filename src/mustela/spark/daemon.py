@@ -118,7 +118,7 @@ def give_back() -> None:
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     if sys.argv[1:2] == ["--early"]:
-        if not wait_for_spark(Path(sys.argv[2]), _prepare):
+        if not wait_for_spark(Path(sys.argv[2]), _prepare, _run_alone, int(sys.argv[3])):
             return
         sys.path[:] = without_archives(sys.path)
     else:
@@ -131,6 +131,16 @@ def main() -> None:
     daemon.worker = used_again(daemon.worker)
     leave_garbage(daemon)
     daemon.manager()
+
+
+def _run_alone(task: bytes) -> None:
+    """Run a task of the driver's, in a process that was forked for it, as a worker of Spark's."""
+    sys.unraisablehook = but_for_broken_pipes(sys.unraisablehook)
+    GARBAGE.take_over()
+    from mustela.spark.frames import load_object
+
+    for _ in load_object(task)(0, ()):
+        pass
 
 
 def _prepare() -> None:

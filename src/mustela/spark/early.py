@@ -6,18 +6,26 @@ the environment, and stays only as a process that Spark can watch and end: it be
 reads until the parent of the workers and all of them are gone.
 
 Where none waits, what Spark has started is the parent of the workers itself.
+
+Until Spark asks, the driver may ask: for one worker, which runs what epochs there are before Spark
+is up (`mustela.spark.before_spark`). It asks through the pipe that is the parent's standard input,
+which nobody else has.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 from typing import Final
@@ -36,6 +44,9 @@ _TAKEN: Final = b"k"
 _WAIT_S: Final = 10.0
 _PATH_MAX: Final = 100
 """Of a socket's name in the file system; the system takes 107 bytes."""
+_TASK_MAX: Final = 1 << 20
+"""Bytes that wait in the pipe, so that the driver never does; what is longer is left to Spark."""
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class EarlyDaemon:
@@ -43,10 +54,13 @@ class EarlyDaemon:
 
     Args:
         process: The process; it ends when its standard input is closed and Spark has not asked.
+        worker: Is at its end when the worker that the driver has asked for has ended, or there will
+            be none.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], worker: int) -> None:
         self._process = process
+        self._worker = worker
 
     @classmethod
     def start(
@@ -61,31 +75,74 @@ class EarlyDaemon:
         """
         if len(os.fsencode(path)) > _PATH_MAX:
             return None
-        process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, "--early", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env=dict(variables),
-            preexec_fn=prepare,
-        )
-        return cls(process)
+        worker, theirs = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, "--early", str(path), str(theirs)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=dict(variables),
+                preexec_fn=prepare,
+                pass_fds=[theirs],
+            )
+        except BaseException:
+            os.close(worker)
+            raise
+        finally:
+            os.close(theirs)
+        return cls(process, worker)
 
     def drop(self) -> None:
         """End it: nobody will ask for it."""
+        self.forget_worker()
         self._process.kill()
         self._process.communicate()
+
+    def forget_worker(self) -> None:
+        """Ask no more for the worker's end."""
+        self._worker = _let_go(self._worker)
 
     def lives(self) -> bool:
         """Whether it has not ended."""
         return self._process.poll() is None
 
+    def ask(self, task: bytes) -> None:
+        """Have it make a worker for a task, if Spark has not asked before; only once.
 
-def wait_for_spark(path: Path, prepare: Callable[[], object]) -> bool:
+        Raises:
+            OSError: If it does not take tasks any more, or none of this length.
+        """
+        if len(task) > _TASK_MAX - _LENGTH.size:
+            msg = f"a task of {len(task)} bytes"
+            raise OSError(msg)
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _TASK_MAX)
+        _write(pipe, _LENGTH.pack(len(task)) + task)
+
+    def has_ended(self, wait_s: float) -> bool:
+        """Wait for the end of the worker that was asked for; return whether it came."""
+        ended = select.poll()
+        ended.register(self._worker, select.POLLIN)
+        return bool(ended.poll(wait_s * 1000))
+
+
+def _write(pipe: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(pipe, view) :]
+
+
+def wait_for_spark(
+    path: Path, prepare: Callable[[], object], run: Callable[[bytes], object], life: int
+) -> bool:
     """Prepare, and wait until Spark asks; then go on with its pipes and its environment.
 
     Args:
         path: Where to wait.
         prepare: What takes long.
+        run: Runs a task of the driver's, in a process of its own.
+        life: An end of a pipe: whoever has it is the driver's worker, or may become its parent.
 
     Returns:
         Whether it asked; else the driver is gone.
@@ -97,14 +154,65 @@ def wait_for_spark(path: Path, prepare: Callable[[], object]) -> bool:
         while True:
             ready, _, _ = select.select([listening, sys.stdin], [], [])
             if sys.stdin in ready:
-                return False
+                task = _read_task()
+                if task is None:
+                    return False
+                _fork(task, run)
+                life = _let_go(life)
+                continue
             asking, _ = listening.accept()
             if _is_ours(asking):
                 break
             asking.close()
         path.unlink()
+    _let_go(life)
     _take(asking)
     return True
+
+
+def _let_go(end: int) -> int:
+    """Close an end of a pipe that is open, and return what stands for none."""
+    if end >= 0:
+        os.close(end)
+    return -1
+
+
+def _read_task() -> bytes | None:
+    """Return what the driver asks for; None if it is gone."""
+    head = _read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    task = _read(length)
+    return task if len(task) == length else None
+
+
+def _read(length: int) -> bytes:
+    came = bytearray()
+    while len(came) < length and (more := os.read(0, length - len(came))):
+        came += more
+    return bytes(came)
+
+
+def _fork(task: bytes, run: Callable[[bytes], object]) -> None:
+    """Run a task in a child, which ends with this process."""
+    parent = os.getpid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for it
+    if os.fork():
+        return
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            nowhere = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nowhere, 0)
+            os.dup2(2, 1)  # as Spark does it: what functions print is no answer
+            with suppress(BrokenPipeError):
+                run(task)
+            code = 0
+    finally:
+        os._exit(code)
 
 
 def _take(asking: socket.socket) -> None:

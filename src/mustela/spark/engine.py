@@ -2,95 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
-from py4j.protocol import (  # pyright: ignore[reportMissingTypeStubs]
-    Py4JError,
-    Py4JJavaError,
-    Py4JNetworkError,
-)
-from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
-from pyspark.errors import PySparkException
 
 from mustela.clock import SystemClock
-from mustela.errors import EnvironmentFault, InvariantError, MustelaError
-from mustela.logs.options import LogOptions
 from mustela.plan.epoch import EpochOrder, Program, RestoreOrder, TaskReport
 from mustela.plan.plan import Plan
 from mustela.runtime.batch import BatchEngineError, BatchRequest, BatchResult
 from mustela.runtime.engine import EngineOptions, EpochOutput, GlobalReading, Reading
-from mustela.runtime.shortage import shortage_of
 from mustela.runtime.status.snapshot import WorkerView
 from mustela.runtime.user_code import user_code
-from mustela.spark.archive import make_aside
-from mustela.spark.archive_pages import ArchivePages
 from mustela.spark.arrivals import Arrivals
 from mustela.spark.callers import Callers
 from mustela.spark.differing import installed_versions
-from mustela.spark.executors import not_without_executors, wait_for_executors
 from mustela.spark.frames import load_object, unpack
+from mustela.spark.hold import SparkHold, say_nothing
 from mustela.spark.homes import Homes
 from mustela.spark.hosts import check_hosts
-from mustela.spark.job import Jobs, Task
-from mustela.spark.job_errors import error_of, interrupted, job_error, spark_died, timed_out
+from mustela.spark.job import Task
+from mustela.spark.job_errors import error_of
 from mustela.spark.jvm_log import is_relayed
 from mustela.spark.keeper import HomeKeeper, Shares
 from mustela.spark.located import Located
-from mustela.spark.masters import is_local, open_to_all
 from mustela.spark.output import Came, SparkOutput, SparkReading
-from mustela.spark.own_jvm import begin_workers, end_begun
-from mustela.spark.properties import check_joined, starts_directly
 from mustela.spark.resident import Residents
-from mustela.spark.session import (
-    is_stopped,
-    jvm_ended,
-    lingers,
-    release_context,
-    take_context,
-)
 from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget, spool_dir
 from mustela.spark.state_views import StateViews
-from mustela.spark.watch import Limits, WorkerWatch
-from mustela.spark.worker import OPEN, RESTORE, SETTLE, OnPlace, not_done, places_task, tidying
+from mustela.spark.watch import WorkerWatch
+from mustela.spark.worker import (
+    OPEN,
+    RESTORE,
+    SETTLE,
+    OnPlace,
+    PlacesOrder,
+    not_done,
+    places_task,
+    tidying,
+)
 from mustela.state.interfaces import Committed, Snapshot
 
 __all__ = ["SparkEngine"]
 
-_LAST_BREATH_S = 1.0
-"""A process that is killed closes its sockets a moment before its end can be seen."""
 
-
-class SparkStoppedError(EnvironmentFault):
-    """The user's Spark session ended before the application."""
-
-    code = "SPARK_STOPPED"
-
-
-class SparkEngine:
+class SparkEngine(SparkHold):
     """Runs epochs on Spark; see `mustela.runtime.engine.Engine`."""
 
     def __init__(self) -> None:
-        self._context: Any = None
-        self._own = False
-        self._cores: int | None = None
-        self._properties: dict[str, str] = {}
-        self._debug = False
-        self._class_archive = False
+        super().__init__()
         self._state_backend = ""
-        self._logs: LogOptions | None = None
-        self._jobs: Jobs | None = None
-        self._warm_up: Thread | None = None
-        self._pages: ArchivePages | None = None
         self._program: Program | None = None
         self._given = ""
         self._ships = 0
@@ -102,82 +69,17 @@ class SparkEngine:
         self._standby_lag_s = 0.0
         self._small: SmallEpochs | None = None
         self._residents: Residents | None = None
-        self._watch: WorkerWatch | None = None
-        self._limits = Limits()
-        self._say: Callable[[str], None] = _tell_nobody
-        self._interrupted = False
-        self._died = False
-        begin_workers()
 
     def start(self, options: EngineOptions) -> None:
         """Start Spark, or join the session that the user's program has."""
-        self._debug = options.debug
-        self._class_archive = options.class_archive
-        self._limits = Limits(warn_s=options.warn_s, kill_s=options.kill_s)
-        self._say = options.say
         self._state_backend = options.state_backend
-        self._logs = options.logs
         self._standby_replicas = options.standby_replicas
         self._standby_lag_s = options.standby_lag_s
-        session = options.session
-        if session is not None:
-            self._context = getattr(session, "sparkContext", session)
-            self._own = False
-        else:
-            active: Any = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-            self._own = active is None or lingers(active)
-            self._properties = options.properties
-            self._context = (
-                take_context(options.application_id, options.properties, options.logs)
-                if self._own
-                else active
-            )
-        if self._own and not self._shares_disk:
-            warning = open_to_all(dict(self._context.getConf().getAll()))
-            if warning is not None:
-                self._say(warning)
-        if not self._own:
-            check_joined(dict(self._context.getConf().getAll()))
-        self._await_executors()
-        self._jobs = Jobs(self._context)
-        self._warm_up = Thread(target=self._jobs.warm_up, args=(self.cores,), daemon=True)
-        self._warm_up.start()
-        if self._own and self._shares_disk:
-            self._pages = ArchivePages(self._context)
+        super().start(options)
 
-    def _await_executors(self) -> None:
-        """Wait until somebody can run tasks, where that is not the JVM of the driver."""
-        if not is_local(str(self._context.master)):
-            with self._told_as_ours():
-                wait_for_executors(
-                    self._context,
-                    clock=SystemClock(),
-                    say=self._say,
-                    stopped=lambda: self._interrupted,
-                )
-
-    @property
-    def cores(self) -> int:
-        """How many tasks Spark runs at once; every epoch asks, and only a cluster's change."""
-        with self._told_as_ours():
-            if self._cores is None or not self._shares_disk:
-                self._cores = int(self._context.defaultParallelism)
-            return self._cores
-
-    @property
-    def owners(self) -> int:
-        """As many tasks as run at once, where executors are on other hosts."""
-        return 0 if self._shares_disk else self.cores
-
-    @property
-    def _shares_disk(self) -> bool:
-        """Whether workers run on the driver's host."""
-        return is_local(str(self._context.master))
-
-    @property
-    def state_is_here(self) -> bool:
-        """Whether the state of all key groups is on this host."""
-        return self._shares_disk
+    def _is_here(self) -> None:
+        if self._program is not None:
+            self._send(self._program)
 
     def open_state(self, stage: int, group: int, committed: Committed) -> Snapshot:
         """Open a view of the state of a key group; may be called from any thread."""
@@ -200,6 +102,7 @@ class SparkEngine:
 
     def rehearse(self, program: Program, order: EpochOrder) -> None:
         """Run an epoch without records, in as many tasks as run at once."""
+        self._has_spark(wait=True)
         if not self._has(program):
             self._ship(program)
         assert self._jobs is not None
@@ -244,6 +147,20 @@ class SparkEngine:
             self._given = program.identity
         if self._shares_disk:
             program = replace(program, spool_dir=spool_dir(program))
+        self._program = program
+        self._views.take(program)
+        self._arrivals = Arrivals(program)
+        self._small = SmallEpochs(program)
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = WorkerWatch(program, self._limits, self._say)
+        if self._before is None:
+            self._send(program)
+        else:  # its worker writes to this process's own standard error
+            self._before.load(program, ship(replace(program, logs=self._logs), import_path()))
+
+    def _send(self, program: Program) -> None:
+        """Send a program to Spark's workers."""
         if self._logs is not None:
             logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
             program = replace(program, logs=logs)
@@ -256,18 +173,11 @@ class SparkEngine:
         with self._told_as_ours():
             shipment: Broadcast[Shipment] = self._context.broadcast(packed)
         self._shipment = shipment
-        self._program = program
-        self._views.take(program)
         assert self._jobs is not None
-        self._arrivals = Arrivals(program)
         if not self._shares_disk:
             self._arrivals = Callers(program, self._ask, shipment, SystemClock().monotonic)
             self._keep_homes(program)
-        self._small = SmallEpochs(program)
         self._residents = Residents(self._jobs, program, shipment)
-        if self._watch is not None:
-            self._watch.close()
-        self._watch = WorkerWatch(program, self._limits, self._say)
 
     def _keep_homes(self, program: Program) -> None:
         """Keep the lanes of a program at home; homes stay where they are if another one comes."""
@@ -295,12 +205,12 @@ class SparkEngine:
 
     def read(self, order: EpochOrder) -> Reading | None:
         """Run the first stage of an epoch whose lanes are to run later, unless it is small."""
+        if self._small is None or self._small.has(order) or not self._has_spark(wait=False):
+            return None  # the task that stays would have to leave for it
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
         assert self._watch is not None
-        if self._small is None or self._small.has(order):
-            return None  # the task that stays would have to leave for it
         self._have_room()
         order = self._placed(order)
         try:
@@ -316,13 +226,12 @@ class SparkEngine:
     def run(self, order: EpochOrder, reading: Reading | None = None) -> EpochOutput:
         """Run the job of one epoch, whole."""
         assert reading is None or isinstance(reading, SparkReading)
-        assert self._jobs is not None
         assert self._program is not None
-        assert self._shipment is not None
         assert self._small is not None
-        assert self._residents is not None
         assert self._watch is not None
         assert self._arrivals is not None
+        small = reading is None and self._small.has(order)
+        self._has_spark(wait=not small)
         self._await_executors()
         order = self._arrivals.tell(order)
         if reading is None:
@@ -336,13 +245,9 @@ class SparkEngine:
             order = replace(order, owners=0)
         came = Came(self._program.result_bytes)
         try:
-            if reading is None and self._small.has(order):
+            if small:
                 order = self._small.narrowed(order)
-                job = self._residents.run(order)
-            else:
-                self._residents.leave()
-                read = reading.read if reading else None
-                job = self._jobs.run_epoch(self._shipment, self._program, order, read, where)
+            job = self._job(order, reading, where, small=small)
             with self._watch.over(order), closing(self._guarded(job, where)) as answer:
                 for data in answer:
                     came.add(data)
@@ -353,10 +258,26 @@ class SparkEngine:
             raise
         self._small.learn(came.reports)
         self._arrivals.hear(came.reports)
-        if self._keeper is not None:
+        if self._keeper is not None and self._shipment is not None:
             self._keeper.ran(order, came.reports)
             self._keeper.tend(self._shipment, order)
         return SparkOutput(came, self._program.spool_dir, order)
+
+    def _job(
+        self, order: EpochOrder, reading: SparkReading | None, where: Located | None, *, small: bool
+    ) -> Iterator[bytes]:
+        """Return the frames of an epoch as they come."""
+        if self._before is not None:
+            return self._before.run(order)
+        assert self._jobs is not None
+        assert self._program is not None
+        assert self._shipment is not None
+        assert self._residents is not None
+        if small:
+            return self._residents.run(order)
+        self._residents.leave()
+        read = reading.read if reading else None
+        return self._jobs.run_epoch(self._shipment, self._program, order, read, where)
 
     def _placed(self, order: EpochOrder) -> EpochOrder:
         """Return an order with its lanes at home, where there are several hosts."""
@@ -380,7 +301,7 @@ class SparkEngine:
             suspect=True,
             watermark=order.event_time.before,
         )
-        self.restore(everything, _tell_nobody)
+        self.restore(everything, say_nothing)
 
     def _check(self, came: Came, order: EpochOrder) -> None:
         """Raise what a task reported, and make sure that every task reported."""
@@ -394,57 +315,6 @@ class SparkEngine:
             raise self._incomplete(msg)
         if not self._shares_disk and self._jobs is not None:
             self._jobs.refuse_second_attempts(came.spark_stages)
-
-    def _guarded(self, job: Iterator[bytes], where: Located | None = None) -> Generator[bytes]:
-        """Yield frames of a job; see `_told_as_ours`."""
-        at = frozenset[str]() if where is None else where.numbers
-        watched = nullcontext() if self._shares_disk else not_without_executors(self._context, at)
-        with self._told_as_ours(), watched:
-            yield from job
-
-    @contextmanager
-    def _told_as_ours(self) -> Generator[None]:
-        """Turn what Spark raises into an error of ours; its stack only when debugging."""
-        if self._interrupted:
-            raise interrupted(())
-        if is_stopped(self._context):
-            msg = "the Spark session was stopped while the application was running"
-            raise SparkStoppedError(
-                msg,
-                why="the session belongs to the surrounding program",
-                fix="close the application before the session is stopped",
-            )
-        try:
-            yield
-        except (Py4JError, Py4JNetworkError, PySparkException, OSError) as error:
-            raise self._error_of_job(error) from (error if self._debug else None)
-
-    def _error_of_job(self, error: Exception) -> MustelaError:
-        watch = self._watch
-        dead = watch.take_dead() if watch is not None else []
-        if self._interrupted:
-            return interrupted(dead)
-        if watch is not None and watch.overdue is not None:
-            overdue, watch.overdue = watch.overdue, None
-            return timed_out(overdue, self._limits.kill_s)
-        cause = shortage_of(error) or self._death(error)
-        if cause is not None:
-            return cause
-        cluster = not self._shares_disk
-        return job_error(str(error), debug=self._debug, cluster=cluster, dead=dead)
-
-    def _death(self, error: Exception | None) -> MustelaError | None:
-        """Return an error if the JVM has ended; ``error`` is what led to the question."""
-        answered = isinstance(error, Py4JJavaError | PySparkException)
-        code = jvm_ended(self._context, wait_s=0 if answered else _LAST_BREATH_S)
-        if code is None and not isinstance(error, Py4JNetworkError):
-            return None
-        self._died = True
-        return spark_died(code, str(error or "its answer broke off"), debug=self._debug)
-
-    def _incomplete(self, what: str) -> MustelaError:
-        """Return the error for a job of which not every task reported."""
-        return self._death(None) or InvariantError(what)
 
     def restore(
         self,
@@ -462,7 +332,7 @@ class SparkEngine:
             with self._told_as_ours():
                 self._keeper.ask_all(self._shipment, order, self._guarded)
         reports: list[TaskReport] = []
-        if self._warm_up is not None:
+        if self._has_spark(wait=order.suspect) and self._warm_up is not None:
             self._warm_up.join()  # what it does is part of the start, not of the restore
         on_progress((), 0, total)
         while left:
@@ -508,6 +378,8 @@ class SparkEngine:
 
     def _shares(self, places: list[tuple[int, int]], order: RestoreOrder) -> Shares:
         """Deal out places to as many tasks as run at once, at their homes if they have any."""
+        if not self._has_spark(wait=False):
+            return Shares([places], None)
         with self._told_as_ours():
             if self._keeper is not None and self._program is not None:
                 return self._keeper.shares(places, order, self._program.lanes)
@@ -515,13 +387,16 @@ class SparkEngine:
             return Shares([places[n::tasks] for n in range(tasks)], None)
 
     def _run_shares(self, work: OnPlace, order: RestoreOrder, shares: Shares) -> list[TaskReport]:
-        assert self._jobs is not None
-        assert self._shipment is not None
-        self._have_room()
         tasks = len(shares.places)
         reports: list[TaskReport] = []
-        task = partial(places_task, work, self._shipment, order, shares.places)
-        job = self._jobs.run_tasks(tasks, task, shares.where)
+        if self._before is not None:
+            job = self._before.run(PlacesOrder(work, order, shares.places[0]))
+        else:
+            assert self._jobs is not None
+            assert self._shipment is not None
+            self._have_room()
+            task = partial(places_task, work, self._shipment, order, shares.places)
+            job = self._jobs.run_tasks(tasks, task, shares.where)
         for data in self._guarded(job):
             report: TaskReport = load_object(unpack(data).body)
             if report.failure is not None:
@@ -543,22 +418,13 @@ class SparkEngine:
             BatchEngineError: If pandas or pyarrow are missing.
         """
         missing = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
+        self._has_spark(wait=True)
         if missing:
             msg = f"a batch needs {' and '.join(missing)}"
             raise BatchEngineError(msg, fix="pip install 'mustela[batch]'")
         from mustela.spark.batch.start import start_batch  # with Arrow, which only this needs
 
         return start_batch(self, request)
-
-    def hosts_elsewhere(self) -> list[str]:
-        """Return the hosts of Spark's executors other than the driver's."""
-        if self._context is None or self._shares_disk:
-            return []
-        with self._told_as_ours():
-            spark = self._context._jsc.sc()
-            infos = spark.statusTracker().getExecutorInfos()
-            own = spark.getConf().get("spark.driver.host", "")
-            return sorted({str(info.host()) for info in infos} - {str(own)})
 
     def interrupt(self) -> None:
         """Kill the workers of this host, or cancel the jobs of a context that is ours."""
@@ -570,10 +436,9 @@ class SparkEngine:
 
     def stop(self) -> None:
         """Stop Spark if it was started here."""
-        end_begun()
+        with suppress(Exception):  # it could not start, which was told if anything needed it
+            self._has_spark(wait=True)
         self._have_room()
-        if self._pages is not None:
-            self._pages.close()
         if self._keeper is not None:
             self._keeper.stop()
         if self._watch is not None:
@@ -581,12 +446,4 @@ class SparkEngine:
         self._views.close()
         if self._program is not None:
             clear(self._program.spool_dir)
-        if self._own and self._context is not None:
-            release_context(self._context, self._properties, self._logs)
-            if self._class_archive and starts_directly(self._properties):
-                make_aside()
-        self._context = None
-
-
-def _tell_nobody(*_told: object) -> None:
-    """Nobody is told."""
+        self._let_go()

@@ -107,6 +107,20 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def likely_cores(user: Mapping[str, str]) -> int:
+    """Return how many tasks a local context will run at once, as far as can be told without one.
+
+    Example:
+        >>> likely_cores({"spark.master": "local[3,1]"}), likely_cores({"spark.master": "local"})
+        (3, 1)
+    """
+    named = user.get("spark.master", "local[*]")
+    told = named.removeprefix("local").strip("[]").partition(",")[0].strip()
+    if told.isdecimal():
+        return int(told)
+    return len(os.sched_getaffinity(0)) if told == "*" else 1
+
+
 def network_properties(user: Mapping[str, str], *, master: str) -> dict[str, str]:
     """Return the defaults for addresses, ports, authentication and time limits.
 

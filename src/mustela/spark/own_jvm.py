@@ -1,4 +1,4 @@
-"""The JVM of a context of our own: it may begin to start before anybody needs it.
+"""The JVM of a context of our own, and the parent of its workers: begun before they are needed.
 
 This is the engine's first module to be imported, so it does without PySpark.
 """
@@ -19,13 +19,19 @@ from mustela.runtime.engine import EngineOptions
 from mustela.spark import jvm as jvms
 from mustela.spark.early import EARLY, EarlyDaemon
 from mustela.spark.masters import is_local
-from mustela.spark.properties import properties_for, starts_directly, with_submitted
+from mustela.spark.properties import (
+    can_begin_without,
+    properties_for,
+    starts_directly,
+    with_submitted,
+)
 from mustela.spark.scratch import give_back, take_scratch
 
 __all__ = [
     "Wanted",
     "begin",
-    "begin_workers",
+    "begin_jvm",
+    "begun_workers",
     "end_begun",
     "environment",
     "own_jvm",
@@ -83,10 +89,10 @@ def environment(**values: str) -> Generator[None]:
 
 
 class _Begun(NamedTuple):
-    """A JVM that has begun to start.
+    """A JVM that has begun to start, or is about to.
 
     Attributes:
-        starting: The JVM.
+        starting: The JVM; None if it is only about to.
         scratch: Its directory.
         archive: The archive of classes that it uses or writes, if it does.
         daemon: What waits to be the parent of its workers, if it does.
@@ -94,7 +100,7 @@ class _Begun(NamedTuple):
         logs: How it logs.
     """
 
-    starting: jvms.Starting
+    starting: jvms.Starting | None
     scratch: Path
     archive: Path | None
     daemon: EarlyDaemon | None
@@ -110,30 +116,43 @@ _DAEMONS: list[EarlyDaemon] = []
 
 
 def begin(options: EngineOptions) -> None:
-    """Let the JVM begin to start that `mustela.spark.engine.SparkEngine.start` will need.
+    """Let begin what `mustela.spark.engine.SparkEngine.start` will need.
 
-    It needs half a second, in which this process imports Spark and the engine, and talks to the
-    broker. What cannot be started is left to the engine, which has words for it.
+    The parent of the workers now, while this process imports Spark and the engine: what it imports
+    is on the way to the first result. The JVM follows (`begin_jvm`), as there is no third core for
+    it meanwhile. What cannot be started is left to the engine, which has words for it.
     """
     user = options.properties
     _DAEMONS[:] = [daemon for daemon in _DAEMONS if daemon.lives()]
     if options.session is not None or _BEGUN or _gateway() is not None or not starts_directly(user):
         return
     with suppress(MustelaError, OSError):
-        wanted = wanted_jvm(user, None)
+        wanted, scratch, daemon = wanted_jvm(user, None), take_scratch(), None
+        with environment(**wanted.environment), suppress(OSError):
+            daemon = _early_daemon(wanted, _socket(scratch))
+        _BEGUN.append(_Begun(None, scratch, None, daemon, wanted, options.logs))
+
+
+def begin_jvm() -> None:
+    """Let the JVM begin as well, if `begin` has found that one will be needed."""
+    if not _BEGUN or _BEGUN[0].starting is not None:
+        return
+    begun = _BEGUN.pop()
+    wanted, logs, scratch = begun.wanted, begun.logs, begun.scratch
+    try:
         with environment(**wanted.environment):
-            _BEGUN.append(_begin(wanted, options.logs, early=True))
+            started = _begin(wanted, logs, scratch=scratch, early=begun.daemon is not None)
+    except (MustelaError, OSError):
+        _drop(begun)
+    else:
+        _BEGUN.append(started._replace(daemon=begun.daemon))
 
 
-def begin_workers() -> None:
-    """Let the parent of the workers begin as well, if a JVM has.
-
-    Not with the JVM: while this process imports there is no third core for it, as a rule.
-    """
-    if _BEGUN and _BEGUN[0].daemon is None:
-        begun = _BEGUN[0]
-        with suppress(OSError):
-            _BEGUN[0] = begun._replace(daemon=_early_daemon(begun.wanted, _socket(begun.scratch)))
+def begun_workers(options: EngineOptions) -> EarlyDaemon | None:
+    """Return the parent of the workers, if it can have one for an application before Spark asks."""
+    if not _BEGUN or _BEGUN[0].daemon is None or not can_begin_without(options.properties):
+        return None
+    return _BEGUN[0].daemon
 
 
 def end_begun() -> None:
@@ -150,12 +169,12 @@ def own_jvm(wanted: Wanted, record: Path | None, logs: LogOptions | None) -> Gen
         return
     known = None if record else _take_begun(wanted, logs)
     begun = known or _begin(wanted, logs, record=record)
-    started = begun.starting.wait()
+    started = _wait(begun)
     if started is None and begun.archive is not None and record is None:
         begun.archive.unlink(missing_ok=True)  # a bad one
         _drop_daemon(begun)
         begun = _begin(wanted, logs, scratch=begun.scratch)
-        started = begun.starting.wait()
+        started = _wait(begun)
     if started is None:
         _drop_daemon(begun)
         give_back(begun.scratch)
@@ -175,6 +194,11 @@ def own_jvm(wanted: Wanted, record: Path | None, logs: LogOptions | None) -> Gen
     _gateway().proc = started.process
 
 
+def _wait(begun: _Begun) -> jvms.Jvm | None:
+    assert begun.starting is not None
+    return begun.starting.wait()
+
+
 def _gateway() -> Any:
     """Return PySpark's connection to a JVM; None if it has none, or was not even imported."""
     module = sys.modules.get("pyspark.core.context")
@@ -183,6 +207,7 @@ def _gateway() -> Any:
 
 def _take_begun(wanted: Wanted, logs: LogOptions | None) -> _Begun | None:
     """Return the JVM that has begun to start, if it was started alike; another one is ended."""
+    begin_jvm()
     if not _BEGUN:
         return None
     begun = _BEGUN.pop()
@@ -193,7 +218,8 @@ def _take_begun(wanted: Wanted, logs: LogOptions | None) -> _Begun | None:
 
 
 def _drop(begun: _Begun) -> None:
-    begun.starting.drop()
+    if begun.starting is not None:
+        begun.starting.drop()
     _drop_daemon(begun)
     give_back(begun.scratch)
 

@@ -13,6 +13,7 @@ from mustela.spark.masters import is_local, network_properties, submitted_proper
 
 __all__ = [
     "ForcedSparkPropertyError",
+    "can_begin_without",
     "check_joined",
     "forced_properties",
     "properties_for",
@@ -83,6 +84,16 @@ _JOINED = {
 """What a session that the user built is looked at for, with Spark's own defaults."""
 
 
+_HARMLESS = (
+    "spark.app.name",
+    "spark.driver.",
+    "spark.master",
+    "spark.sql.",
+    "spark.ui.",
+)
+"""So begin properties that change nothing for a worker."""
+
+
 class ForcedSparkPropertyError(UsageError):
     """The user set a Spark property that the epoch protocol depends on."""
 
@@ -151,6 +162,18 @@ def starts_directly(user: Mapping[str, str]) -> bool:
     """Whether a context with the user's properties runs in a JVM that is started here."""
     local = is_local(user.get("spark.master", _DEFAULTS["spark.master"]))
     return local and jvms.can_start(properties_for(user), os.environ)
+
+
+def can_begin_without(user: Mapping[str, str]) -> bool:
+    """Whether nothing that the user has set concerns workers, so that they need not be Spark's.
+
+    Example:
+        >>> can_begin_without({"spark.master": "local[2]"})
+        True
+        >>> can_begin_without({"spark.executorEnv.TOKEN": "secret"})
+        False
+    """
+    return all(name.startswith(_HARMLESS) for name in user)
 
 
 def check_joined(properties: Mapping[str, str]) -> None:

@@ -27,11 +27,12 @@ from mustela.errors import InvariantError, MustelaError
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.spark.channel import DONE, END, FRAME, ORDER, Channel, ChannelError, Door
 from mustela.spark.frames import dump_object
-from mustela.spark.shipment import Shipment
-from mustela.spark.small_epochs import stay_task
+from mustela.spark.shipment import Shipment, Shipped
+from mustela.spark.small_epochs import answer_to, stay_task
+from mustela.spark.worker import PlacesOrder
 from mustela.state.interfaces import Token
 
-__all__ = ["Limits", "Resident", "Residents"]
+__all__ = ["Job", "Limits", "Resident", "Residents"]
 
 _NUMBERS: Final = itertools.count()
 _CALLED_OFF_S: Final = 0.5
@@ -81,8 +82,8 @@ class Job(Protocol):
         ...
 
 
-class JobMaker(Protocol):
-    """What makes jobs; see `mustela.spark.job.Jobs`."""
+class TaskMaker(Protocol):
+    """What begins a task that stays: `JobMaker`, or `mustela.spark.before_spark`."""
 
     def stay(self, task: Callable[..., Iterator[bytes]]) -> Job:
         """Begin a job of one task that nobody waits for."""
@@ -91,6 +92,10 @@ class JobMaker(Protocol):
     def active(self) -> int:
         """Return how many jobs run or wait, whoever asked for them."""
         ...
+
+
+class JobMaker(TaskMaker, Protocol):
+    """What makes jobs; see `mustela.spark.job.Jobs`."""
 
     def run_small_epoch(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Iterator[bytes]:
         """Run all of an epoch as a job of one task."""
@@ -235,9 +240,9 @@ class Resident:
 
     def __init__(
         self,
-        jobs: JobMaker,
+        jobs: TaskMaker,
         program: Program,
-        shipment: Broadcast[Shipment],
+        shipment: Shipped,
         limits: Limits,
         now: Callable[[], float],
     ) -> None:
@@ -279,8 +284,8 @@ class Resident:
         """Whether it lives, and waits for an order."""
         return self._channel is not None and self._channel.is_quiet
 
-    def run(self, order: EpochOrder) -> Iterator[bytes]:
-        """Run an epoch; after any fault the task is gone.
+    def run(self, order: EpochOrder | PlacesOrder) -> Iterator[bytes]:
+        """Run an epoch, or work on key groups; after any fault the task is gone.
 
         Raises:
             OSError: If the worker died.
@@ -288,14 +293,15 @@ class Resident:
         """
         assert self._channel is not None
         channel, whole = self._channel, False
-        self.last = order.token
+        if not isinstance(order, PlacesOrder):
+            self.last = order.token
         try:
             channel.send(ORDER, dump_object(order))
             channel.flush()
             while (message := channel.receive())[0] == FRAME:
                 yield message[1]
-            if message != (DONE, dump_object(tuple(order.token))):
-                what = f"the answer to the order for {order.token} ends with {message!r:.80}"
+            if message != (DONE, answer_to(order)):
+                what = f"the answer to the order {order!r:.80} ends with {message!r:.80}"
                 raise InvariantError(what)
             whole = True
             self.used = self._now()

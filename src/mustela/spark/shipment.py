@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from mustela.config.handlers import HANDLER_SETTINGS
 from mustela.errors import Origin, UsageError
@@ -20,9 +20,11 @@ from mustela.spark.pickling import dump_by_value
 from mustela.topology.node import Node
 
 __all__ = [
+    "Handed",
     "Packed",
     "ProgramNotLoadedError",
     "Shipment",
+    "Shipped",
     "UnpicklableFunctionError",
     "import_path",
     "not_loaded",
@@ -81,6 +83,25 @@ class Shipment(NamedTuple):
             line = f"{type(error).__name__}: {error}"
             raise not_loaded(line, cluster=not self.path) from error
         return program
+
+
+class Shipped(Protocol):
+    """How a task gets the program: a broadcast of Spark's, or `Handed`."""
+
+    @property
+    def value(self) -> Shipment:
+        """The packed program."""
+        ...
+
+
+class Handed(NamedTuple):
+    """A packed program that a task has with it.
+
+    Attributes:
+        value: The packed program.
+    """
+
+    value: Shipment
 
 
 class Packed(NamedTuple):

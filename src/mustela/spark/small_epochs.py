@@ -26,11 +26,18 @@ from mustela.spark.frames import dump_object, load_object
 from mustela.spark.garbage import GARBAGE
 from mustela.spark.outbox import Parcel
 from mustela.spark.process import Process, current
-from mustela.spark.shipment import Shipment
-from mustela.spark.worker import begin_task, deliver, lane_parcels, source_parcels
+from mustela.spark.shipment import Shipment, Shipped
+from mustela.spark.worker import (
+    PlacesOrder,
+    begin_task,
+    deliver,
+    lane_parcels,
+    source_parcels,
+    work_on,
+)
 from mustela.state.interfaces import Token
 
-__all__ = ["SmallEpochs", "small_epoch_task", "stay_task"]
+__all__ = ["SmallEpochs", "answer_to", "small_epoch_task", "stay_task"]
 
 _FEW: Final = 100
 """What so few records take has little to do with how many they are."""
@@ -117,10 +124,11 @@ def small_epoch_task(
     return deliver(_all_stages(current(program.value), order), shuffled=False)
 
 
-def stay_task(
-    program: Broadcast[Shipment], key: Key, _task: int, rows: Iterable[object]
-) -> Iterator[bytes]:
-    """Run whole epochs as the driver orders them, until it wants no more or is gone."""
+def stay_task(program: Shipped, key: Key, _task: int, rows: Iterable[object]) -> Iterator[bytes]:
+    """Run whole epochs as the driver orders them, until it wants no more or is gone.
+
+    Where no other worker is there to do it, it works on key groups as well.
+    """
     begin_task(rows)
     process = current(program.value)
     try:
@@ -135,14 +143,22 @@ def stay_task(
 def _serve(process: Process, channel: Channel) -> None:
     last = Token(-1, -1, -1)
     while (message := channel.receive())[0] == ORDER:
-        order: EpochOrder = load_object(message[1])
-        assert order.token >= last, f"an order for {order.token} after {last}"
-        last = order.token
-        for frame in deliver(_all_stages(process, order), shuffled=False):
-            channel.send(FRAME, frame)
-        channel.send(DONE, dump_object(tuple(order.token)))
+        order: EpochOrder | PlacesOrder = load_object(message[1])
+        if isinstance(order, PlacesOrder):
+            channel.send(FRAME, work_on(process, order))
+        else:
+            assert order.token >= last, f"an order for {order.token} after {last}"
+            last = order.token
+            for frame in deliver(_all_stages(process, order), shuffled=False):
+                channel.send(FRAME, frame)
+        channel.send(DONE, answer_to(order))
         channel.flush()
         GARBAGE.between_tasks()
+
+
+def answer_to(order: EpochOrder | PlacesOrder) -> bytes:
+    """Return what stands at the end of the whole answer to an order."""
+    return dump_object(() if isinstance(order, PlacesOrder) else tuple(order.token))
 
 
 def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:

@@ -57,6 +57,7 @@ __all__ = [
     "RESTORE",
     "SETTLE",
     "OnPlace",
+    "PlacesOrder",
     "begin_task",
     "deliver",
     "lane_parcels",
@@ -68,6 +69,7 @@ __all__ = [
     "source_task",
     "tidying",
     "warm_task",
+    "work_on",
 ]
 
 _LANE = struct.Struct("!q")
@@ -300,6 +302,20 @@ class OnPlace(NamedTuple):
     seconds: float = inf
 
 
+class PlacesOrder(NamedTuple):
+    """What a worker is to do with key groups.
+
+    Attributes:
+        work: What.
+        order: The committed state.
+        places: Stages and key groups.
+    """
+
+    work: OnPlace
+    order: RestoreOrder
+    places: Sequence[tuple[int, int]]
+
+
 def places_task(
     work: OnPlace,
     program: Broadcast[Shipment],
@@ -310,8 +326,12 @@ def places_task(
 ) -> Iterator[bytes]:
     """Do something for the key groups of this task, one after the other, and report it."""
     _exhaust(rows)
-    places = shares[task]
-    process = current(program.value)
+    yield work_on(current(program.value), PlacesOrder(work, order, shares[task]), task)
+
+
+def work_on(process: Process, todo: PlacesOrder, task: int = 0) -> bytes:
+    """Do something for key groups, one after the other; return the frame of the report."""
+    work, order, places = todo
     process.watermark = order.watermark
     plan = process.program.plan
     report = TaskReport(stage=-1, task=task)
@@ -319,23 +339,23 @@ def places_task(
         process.settle_in(order.incarnation, None)
         if order.suspect:
             process.weed_out(places)
-        todo = [
+        ahead = [
             (stage, group, order.marks[stage][group].committed(plan.stages[stage].logged))
             for stage, group in places
         ]
         started = time.perf_counter()
-        for number, place in enumerate(todo, 1):
+        for number, place in enumerate(ahead, 1):
             if number > 1 and time.perf_counter() - started >= work.seconds:
                 break
-            if work.ahead is not None and number < len(todo):
-                work.ahead(process, *todo[number])
+            if work.ahead is not None and number < len(ahead):
+                work.ahead(process, *ahead[number])
             work.act(process, *place, report)
     except Exception as error:  # noqa: BLE001 - the report carries it to the driver
         report.failure = failure_of(error)
     finally:
         if work.ahead is not None:
             end_reading(process)
-    yield pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
+    return pack(Frame(REPORT, -1, -1, task, 0, "", dump_object(report)))
 
 
 def not_done(

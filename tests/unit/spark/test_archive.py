@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mustela.java import Java
-from mustela.spark import archive, engine, jvm
+from mustela.spark import archive, hold, jvm
 from mustela.spark.archive import make_aside
 from mustela.spark.engine import SparkEngine
 from mustela.spark.jvm import archive_directory, archive_name, archive_sum, find_archive
@@ -115,8 +115,8 @@ def test_a_stop_has_it_made_where_a_start_would_use_it(
 ) -> None:
     """Not for a session of the user's, nor where Spark's launcher starts the JVM."""
     calls: list[None] = []
-    monkeypatch.setattr(engine, "make_aside", lambda: calls.append(None))
-    monkeypatch.setattr(engine, "release_context", lambda *_: None)
+    monkeypatch.setattr(hold, "make_aside", lambda: calls.append(None))
+    monkeypatch.setattr(hold, "release_context", lambda *_: None)
     stopped = SparkEngine()
     stopped._context, stopped._own = context_of(), own
     stopped._properties, stopped._class_archive = {"spark.master": master}, wanted

@@ -18,8 +18,9 @@ from mustela.plan.epoch import EpochOrder, Failure, GroupMark, RestoreOrder, Tas
 from mustela.plan.ranges import SourceRange
 from mustela.runtime.engine import EngineOptions, EpochJobError
 from mustela.spark import worker
-from mustela.spark.engine import SparkEngine, SparkStoppedError
+from mustela.spark.engine import SparkEngine
 from mustela.spark.frames import load_object, unpack
+from mustela.spark.hold import SparkStoppedError
 from mustela.spark.job_errors import SparkDiedError, WorkerError
 from mustela.spark.keeper import Shares
 from mustela.spark.outbox import failure_of
