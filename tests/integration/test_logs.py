@@ -94,6 +94,17 @@ def test_every_process_writes_the_same_form_and_no_secret(world: World, tmp_path
     assert (starts["lanes"], starts["guarantee"]) == (1, "exactly_once")
 
 
+def test_so_does_the_worker_that_is_there_before_spark(world: World, tmp_path: Path) -> None:
+    """There is none where Spark has a property that it may not ignore, such as the canary's."""
+    settings = {name: told for name, told in SETTINGS.items() if not name.startswith("spark.h")}
+    _, err = run_until_counted(world, tmp_path, *assigned(settings))
+    assert "canary" not in err
+    by_event = {row["event"]: row for row in map(json.loads, err.splitlines())}
+    assert by_event["no price"]["step"] == "priced"
+    assert by_event["closed"]["login"] == "******"
+    assert by_event["printed by a function"]["logger"] == "spark.stderr"
+
+
 def test_people_read_lines_of_text(world: World, tmp_path: Path) -> None:
     """What a function prints stays as it is."""
     told = {"spark.master": "local[1]", "log.format": "console", "log.level": "debug"}

@@ -105,7 +105,8 @@ class BeforeSpark:
                 self._made.set_exception(error)
                 return
             self._made.set_result(made)
-        self._warm_up(made)
+        with suppress(Exception):  # the first job will meet it, and has words for it
+            self._warm_up(made)
 
     @property
     def is_over(self) -> bool:
@@ -157,4 +158,3 @@ class BeforeSpark:
         worker, self._worker, self._is_loaded = self._worker, None, True
         if worker is not None:
             worker.leave()
-        self._daemon.forget_worker()

@@ -24,11 +24,12 @@ import socket
 import struct
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
-from typing import Final
+from typing import IO, Final
 
 from mustela.processes import peer_of
 
@@ -61,10 +62,16 @@ class EarlyDaemon:
     def __init__(self, process: subprocess.Popen[bytes], worker: int) -> None:
         self._process = process
         self._worker = worker
+        weakref.finalize(self, os.close, worker)
 
     @classmethod
     def start(
-        cls, path: Path, variables: Mapping[str, str], prepare: Callable[[], object]
+        cls,
+        path: Path,
+        variables: Mapping[str, str],
+        prepare: Callable[[], object],
+        *,
+        piped: bool = False,
     ) -> EarlyDaemon | None:
         """Start it; None where its socket would have too long a name.
 
@@ -72,6 +79,7 @@ class EarlyDaemon:
             path: The socket at which it waits, in a directory of this user alone.
             variables: Its environment while it imports.
             prepare: Called in the new process.
+            piped: Whether what it writes before Spark asks is `errors`; else it is this process'.
         """
         if len(os.fsencode(path)) > _PATH_MAX:
             return None
@@ -81,6 +89,7 @@ class EarlyDaemon:
                 [sys.executable, "-m", _MODULE, "--early", str(path), str(theirs)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if piped else None,
                 env=dict(variables),
                 preexec_fn=prepare,
                 pass_fds=[theirs],
@@ -94,13 +103,15 @@ class EarlyDaemon:
 
     def drop(self) -> None:
         """End it: nobody will ask for it."""
-        self.forget_worker()
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
-    def forget_worker(self) -> None:
-        """Ask no more for the worker's end."""
-        self._worker = _let_go(self._worker)
+    @property
+    def errors(self) -> IO[bytes] | None:
+        """What it and its worker write, until Spark asks."""
+        return self._process.stderr
 
     def lives(self) -> bool:
         """Whether it has not ended."""
@@ -150,6 +161,7 @@ def wait_for_spark(
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen(1)
+        os.set_inheritable(life, False)
         prepare()
         while True:
             ready, _, _ = select.select([listening, sys.stdin], [], [])

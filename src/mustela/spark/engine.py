@@ -156,14 +156,12 @@ class SparkEngine(SparkHold):
         self._watch = WorkerWatch(program, self._limits, self._say)
         if self._before is None:
             self._send(program)
-        else:  # its worker writes to this process's own standard error
-            self._before.load(program, ship(replace(program, logs=self._logs), import_path()))
+        else:
+            self._before.load(program, ship(self._logging(program, relayed=True), import_path()))
 
     def _send(self, program: Program) -> None:
         """Send a program to Spark's workers."""
-        if self._logs is not None:
-            logs = replace(self._logs, relayed=self._own and is_relayed(self._context))
-            program = replace(program, logs=logs)
+        program = self._logging(program, relayed=self._own and is_relayed(self._context))
         if self._shares_disk:
             packed = ship(program, import_path())
         else:
@@ -178,6 +176,10 @@ class SparkEngine(SparkHold):
             self._arrivals = Callers(program, self._ask, shipment, SystemClock().monotonic)
             self._keep_homes(program)
         self._residents = Residents(self._jobs, program, shipment)
+
+    def _logging(self, program: Program, *, relayed: bool) -> Program:
+        logs = self._logs
+        return program if logs is None else replace(program, logs=replace(logs, relayed=relayed))
 
     def _keep_homes(self, program: Program) -> None:
         """Keep the lanes of a program at home; homes stay where they are if another one comes."""

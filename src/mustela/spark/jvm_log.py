@@ -19,7 +19,7 @@ from mustela.logs.form import iso
 from mustela.logs.options import LogOptions
 from mustela.logs.output import Relay
 
-__all__ = ["is_relayed", "relay", "set_levels"]
+__all__ = ["is_relayed", "relay", "relay_stream", "set_levels"]
 
 _LINE_MAX: Final = 1 << 20
 _LEVELS: Final = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
@@ -36,18 +36,31 @@ def relay(
         options: How the application logs.
         clock: Says when a line without a time came.
     """
-    threads: list[threading.Thread] = []
-    for stream, source in ((process.stdout, "spark.stdout"), (process.stderr, "spark.stderr")):
-        assert stream is not None
-        thread = threading.Thread(
-            target=_write_on,
-            args=(stream, Relay(options, source).line, clock or SystemClock()),
-            name=f"mustela-{source}",
-            daemon=True,
-        )
-        thread.start()
-        threads.append(thread)
-    return threads
+    assert process.stdout is not None
+    assert process.stderr is not None
+    streams = (process.stdout, "spark.stdout"), (process.stderr, "spark.stderr")
+    return [relay_stream(stream, source, options, clock) for stream, source in streams]
+
+
+def relay_stream(
+    stream: IO[bytes], source: str, options: LogOptions, clock: Clock | None = None
+) -> threading.Thread:
+    """Write on what comes out of a pipe, in a thread that ends with it.
+
+    Args:
+        stream: The end of the pipe.
+        source: What is said of where lines come from.
+        options: How the application logs.
+        clock: Says when a line without a time came.
+    """
+    thread = threading.Thread(
+        target=_write_on,
+        args=(stream, Relay(options, source).line, clock or SystemClock()),
+        name=f"mustela-{source}",
+        daemon=True,
+    )
+    thread.start()
+    return thread
 
 
 def _write_on(stream: IO[bytes], line: Callable[[str, str], str], clock: Clock) -> None:

@@ -18,6 +18,7 @@ from mustela.logs.options import LogOptions
 from mustela.runtime.engine import EngineOptions
 from mustela.spark import jvm as jvms
 from mustela.spark.early import EARLY, EarlyDaemon
+from mustela.spark.jvm_log import relay_stream
 from mustela.spark.masters import is_local
 from mustela.spark.properties import (
     can_begin_without,
@@ -129,7 +130,7 @@ def begin(options: EngineOptions) -> None:
     with suppress(MustelaError, OSError):
         wanted, scratch, daemon = wanted_jvm(user, None), take_scratch(), None
         with environment(**wanted.environment), suppress(OSError):
-            daemon = _early_daemon(wanted, _socket(scratch))
+            daemon = _early_daemon(wanted, _socket(scratch), options.logs)
         _BEGUN.append(_Begun(None, scratch, None, daemon, wanted, options.logs))
 
 
@@ -254,7 +255,7 @@ def _socket(scratch: Path) -> Path:
     return scratch / "daemon"
 
 
-def _early_daemon(wanted: Wanted, path: Path) -> EarlyDaemon | None:
+def _early_daemon(wanted: Wanted, path: Path, logs: LogOptions | None) -> EarlyDaemon | None:
     """Start the parent of the workers with what Spark gives it and Python reads when it starts."""
     properties = wanted.properties
     if properties.get("spark.python.use.daemon", "true").lower() != "true":
@@ -266,4 +267,8 @@ def _early_daemon(wanted: Wanted, path: Path) -> EarlyDaemon | None:
         **jvms.surroundings(),
         "PYTHONUNBUFFERED": "YES",
     }
-    return EarlyDaemon.start(path, variables, jvms.ignore_interrupts)
+    piped = logs is not None
+    daemon = EarlyDaemon.start(path, variables, jvms.ignore_interrupts, piped=piped)
+    if daemon is not None and daemon.errors is not None and logs is not None:
+        relay_stream(daemon.errors, "spark.stderr", logs)
+    return daemon
