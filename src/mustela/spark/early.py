@@ -126,7 +126,9 @@ class EarlyDaemon:
         if len(task) > _TASK_MAX - _LENGTH.size:
             msg = f"a task of {len(task)} bytes"
             raise OSError(msg)
-        assert self._process.stdin is not None
+        if self._process.stdin is None or self._process.stdin.closed:
+            msg = "it was ended"
+            raise OSError(msg)
         pipe = self._process.stdin.fileno()
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _TASK_MAX)
         _write(pipe, _LENGTH.pack(len(task)) + task)

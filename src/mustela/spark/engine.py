@@ -203,6 +203,8 @@ class SparkEngine(SparkHold):
 
     def arrivals(self) -> set[tuple[int, int]]:
         """Return the key groups for which calls to the outside have ended."""
+        if self._before is not None and self._before.is_over:
+            self._has_spark(wait=False)  # asked at rest, too: the first worker need not stay
         return set() if self._arrivals is None else self._arrivals.new()
 
     def read(self, order: EpochOrder) -> Reading | None:

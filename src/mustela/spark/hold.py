@@ -114,9 +114,9 @@ class SparkHold:
         if not self._own:
             check_joined(dict(self._context.getConf().getAll()))
         self._await_executors()
-        self._jobs = self._jobs or Jobs(self._context)
+        self._jobs, cores = self._jobs or Jobs(self._context), self.cores
         if self._warm_up is None:
-            warm_up = partial(self._jobs.warm_up, self.cores)
+            warm_up = partial(self._jobs.warm_up, cores)
             self._warm_up = Thread(target=warm_up, daemon=True)
             self._warm_up.start()
         if self._own and self._shares_disk:
@@ -140,9 +140,9 @@ class SparkHold:
         before.leave()
         self._context, self._cores = before.context(), None
         self._warm_up = before.thread
-        self._before = None
         self._use_context()
         self._is_here()
+        self._before = None
         return True
 
     def _is_here(self) -> None:
@@ -150,7 +150,7 @@ class SparkHold:
 
     def _await_executors(self) -> None:
         """Wait until somebody can run tasks, where that is not the JVM of the driver."""
-        if not self._shares_disk:
+        if self._before is None and not is_local(str(self._context.master)):
             with self._told_as_ours():
                 wait_for_executors(
                     self._context,
