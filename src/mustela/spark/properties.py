@@ -87,6 +87,7 @@ _JOINED = {
 _HARMLESS = (
     "spark.app.name",
     "spark.driver.",
+    "spark.local.dir",
     "spark.master",
     "spark.sql.",
     "spark.ui.",
