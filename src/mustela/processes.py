@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import select
 import socket
 import struct
 from collections.abc import Generator
@@ -15,6 +16,7 @@ __all__ = [
     "ProcessStat",
     "boot_id",
     "collection_paused",
+    "is_ready",
     "listening_users",
     "peer_of",
     "queued_seconds",
@@ -134,6 +136,27 @@ def collection_paused() -> Generator[None]:
     finally:
         if paused:
             gc.enable()
+
+
+def is_ready(descriptor: int, wait_s: float) -> bool:
+    """Wait until there is something to read, or an end to be seen; return whether it came.
+
+    Args:
+        descriptor: Of a pipe, a socket, or a process.
+        wait_s: How long to wait, in seconds.
+
+    Example:
+        >>> import os
+        >>> read, write = os.pipe()
+        >>> before = is_ready(read, 0)
+        >>> os.close(write)
+        >>> before, is_ready(read, 0)
+        (False, True)
+        >>> os.close(read)
+    """
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    return bool(ready.poll(wait_s * 1000))
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:

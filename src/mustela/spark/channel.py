@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from mustela.processes import peer_of
+from mustela.processes import is_ready, peer_of
 from mustela.state.directories import make_private
 
 __all__ = ["DONE", "END", "FRAME", "LIMITS", "ORDER", "Channel", "ChannelError", "Door", "Key"]
@@ -219,9 +219,7 @@ class Channel:
 
     def has_ended(self, wait_s: float) -> bool:
         """Wait for the end of the other side's process; return whether it came."""
-        ended = select.poll()
-        ended.register(self._peer, select.POLLIN)
-        return bool(ended.poll(wait_s * 1000))
+        return is_ready(self._peer, wait_s)
 
     def hang_up(self) -> None:
         """Say and hear no more; the other side notices at once, whoever else has the socket."""

@@ -31,7 +31,7 @@ from pathlib import Path
 from shutil import which
 from typing import IO, Final
 
-from mustela.processes import peer_of
+from mustela.processes import is_ready, peer_of
 
 __all__ = ["EARLY", "EarlyDaemon", "hand_over", "wait_for_spark"]
 
@@ -135,9 +135,7 @@ class EarlyDaemon:
 
     def has_ended(self, wait_s: float) -> bool:
         """Wait for the end of the worker that was asked for; return whether it came."""
-        ended = select.poll()
-        ended.register(self._worker, select.POLLIN)
-        return bool(ended.poll(wait_s * 1000))
+        return is_ready(self._worker, wait_s)
 
 
 def _write(pipe: int, data: bytes) -> None:
