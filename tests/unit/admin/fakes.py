@@ -179,6 +179,7 @@ class FakeApp:
             hosts=frozenset({"localhost", "127.0.0.1"}),
             say=self.said.append,
             now=self.clock.monotonic,
+            timeout_s=60.0,  # a machine may stand still; who tests the limit sets it
         )
         return replace(plain, **changes)
 
