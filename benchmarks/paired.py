@@ -35,6 +35,7 @@ _CATCH_UP = (
     "broker_cpu_s_per_million",
     "driver_cpu_s_per_million",
     "records_per_s",
+    "peak_pss_mb",
 )
 _LOAD = ("fixed_load.cpu_percent", "fixed_load.broker_cpu_percent", "idle_cpu_percent")
 

@@ -332,6 +332,7 @@ class LaneTask:
                 options = self._options()
                 runner = _runner(site, stage, self._time, lookups, state, options)
                 runner.run(inputs)
+                inputs.clear()  # what was received need not be held until all is written
                 runner.finish()
             if stage.acts_on_time:
                 report.due.update(runner.due_times(groups))

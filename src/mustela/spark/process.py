@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from mustela.plan.calls import CallersSeen
 from mustela.plan.epoch import (
     EpochOrder,
     GlobalMark,
+    GroupMark,
     Program,
     changelog_topic,
     epochs_topic,
@@ -43,7 +44,7 @@ from mustela.spark.partitions import KnownPartitions
 from mustela.spark.shipment import Shipment
 from mustela.spark.worker_log import Place, worker_log
 from mustela.state.directories import environment_path, make_private
-from mustela.state.interfaces import EnvironmentSpec
+from mustela.state.interfaces import EnvironmentSpec, Token
 from mustela.state.leftovers import Tenant, clear_leftovers
 from mustela.state.lmdb_environment import LmdbEnvironment
 from mustela.state.lmdb_files import LmdbOptions
@@ -270,6 +271,19 @@ class Process:
             root, options = Path(self.program.state_dir), _lmdb_options(self.program)
             self._registry = EnvironmentRegistry(root, options=options, boot=_boot(self.program))
         return self._registry.get(spec)
+
+    def forget_others(self, stage: int, marks: Sequence[GroupMark]) -> None:
+        """Forget pendings that another process has taken over: a lane runs in any of them.
+
+        Args:
+            stage: A stage.
+            marks: The committed state of its key groups.
+        """
+        for environment in () if self._registry is None else self._registry.opened():
+            spec = environment.spec
+            if self._specs.get((stage, spec.group)) is spec:
+                token = marks[spec.group].token
+                environment.forget_but(None if token is None else Token(*token))
 
     def settle_in(self, incarnation: int, marks: Mapping[str, GlobalMark] | None) -> None:
         """Delete what others left on this host, before anything of it is opened.

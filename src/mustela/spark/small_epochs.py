@@ -131,6 +131,7 @@ def stay_task(program: Shipped, key: Key, _task: int, rows: Iterable[object]) ->
     """
     begin_task(rows)
     process = current(program.value)
+    GARBAGE.give_back()
     try:
         channel = key.enter()
     except OSError:  # the driver has changed its mind meanwhile

@@ -185,6 +185,7 @@ def lane_task(
     """Run one lane of a stage over what the stages before sent it."""
     refuse_retry()
     process = current(program.value)
+    process.forget_others(stage, order.marks.get(stage, ()))
     last = stage == len(process.program.plan.stages) - 1 and not order.owners
     return deliver(lane_parcels(process, order, stage, lane, frames), shuffled=not last)
 

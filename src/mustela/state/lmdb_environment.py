@@ -285,6 +285,10 @@ class LmdbEnvironment:
             pass
         self._decoded.clear()
 
+    def forget_but(self, token: Token | None) -> None:
+        """Forget what is known of a pending, unless it is that of ``token``: it may be large."""
+        self._decoded.keep_only(token)
+
     @contextmanager
     def _folded(self, committed: Committed, token: Token | None = None) -> Generator[_Writer]:
         """Fold the committed pending, and run a block in the last transaction that this takes."""

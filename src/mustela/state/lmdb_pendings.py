@@ -1,8 +1,9 @@
 """Pendings in an LMDB environment: cut into pages, and decoded once.
 
 A value above a page lies on as many pages side by side. LMDB makes the file longer where so many
-free ones are not side by side, so a large pending is stored in pieces of one page each: the first
-under its token, the others under the token and their number.
+free ones are not side by side, so a large pending is stored in pieces of a few pages each: the
+first under its token, the others under the token and their number. Of pieces of one page LMDB would
+keep the memory that it wrote them from, for each environment as much as its largest pending took.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = ["DecodedPending", "has_pending", "pieces_of", "put_pending"]
 
 _SMALL_BYTES = 4_000
 _PAGE_HEAD_BYTES = 16
+_PIECE_PAGES = 4
 _NUMBER_BYTES = 4
 
 
@@ -38,7 +40,7 @@ def put_pending(txn: Txn, handle: OpenEnvironment, token: Token, blob: bytes) ->
     if len(blob) <= _SMALL_BYTES:
         txn.put(key, blob, db=handle.pending)
         return
-    size = handle.env.stat()["psize"] - _PAGE_HEAD_BYTES
+    size = _PIECE_PAGES * handle.env.stat()["psize"] - _PAGE_HEAD_BYTES
     txn.cursor(handle.pending).putmulti(pieces_of(key, blob, size))
 
 
@@ -108,6 +110,11 @@ class DecodedPending:
         """Remember a pending that was written."""
         self._known = token, blob[:BLOB_CHECK_BYTES], layer
         self.size = len(blob)
+
+    def keep_only(self, token: Token | None) -> None:
+        """Forget it, unless it is of this token."""
+        if self._known is not None and self._known[0] != token:
+            self.clear()
 
     def clear(self) -> None:
         """Forget it."""

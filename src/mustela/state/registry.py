@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from mustela.processes import boot_id
@@ -84,6 +85,10 @@ class EnvironmentRegistry:
             msg = f"{found.path} is open under another specification"
             raise StateNotReadyError(msg, fix="close it first", fields={"path": str(found.path)})
         return found
+
+    def opened(self) -> Iterable[LmdbEnvironment]:
+        """Return the environments of this process."""
+        return self._mine().values()
 
     def close_all(self, *, clean: bool) -> None:
         """Close every environment of this process; ``clean`` marks them as synced."""

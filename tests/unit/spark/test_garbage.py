@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -70,3 +72,21 @@ def test_what_is_frozen_is_looked_at_no_more(used_s: list[float]) -> None:
     used_s[0] += 1_000.0
     looks.between_tasks()
     assert kept_too() is not None
+
+
+def test_what_was_freed_is_given_back() -> None:
+    """In a process of its own: what others hold there would decide how much is."""
+    program = """
+from mustela.processes import resident_bytes
+from mustela.spark.garbage import GARBAGE
+import os
+blocks = [bytes(4_000) for _ in range(20_000)]
+top = bytes(4_000)
+full = resident_bytes(os.getpid())
+del blocks
+kept = resident_bytes(os.getpid())
+given = GARBAGE.give_back()
+print(given, full - kept < 20 << 20, kept - resident_bytes(os.getpid()) > 40 << 20)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert told.stdout.split() == [b"True", b"True", b"True"]

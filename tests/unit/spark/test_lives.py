@@ -10,7 +10,7 @@ import pytest
 
 from mustela.connectors.kafka import copies as lanes
 from mustela.connectors.kafka.copies import make_current
-from mustela.plan.epoch import Program
+from mustela.plan.epoch import GroupMark, Program
 from mustela.spark.process import Process
 from mustela.state.interfaces import Committed, Token
 from tests.unit.runtime.plans import word_count_plan
@@ -98,3 +98,19 @@ def test_a_host_away_from_the_driver_forgets_an_earlier_life_at_its_first_task(
     second.settle_in(1, None)
     assert environment.path.exists() is left
     second.close()
+
+
+def test_what_other_workers_took_over_is_not_kept(tmp_path: Path) -> None:
+    """A lane runs in any of them: what this one wrote last is of use only while it is committed."""
+    process = Process(0, program(tmp_path, "a life"))
+    token = Token(1, 7, 0)
+    for group in (GROUP, GROUP + 1):
+        environment = process.environment(STAGE, group)
+        environment.write_pending(token, Committed(), {"counts": [(b"a", b"1")]})
+    marks = [GroupMark(None, (0,), 0)] * process.program.key_groups
+    marks[GROUP] = GroupMark(tuple(token), (1,), 0)
+    marks[GROUP + 1] = GroupMark((1, 8, 0), (2,), 0)
+    process.forget_others(STAGE, marks)
+    assert process.environment(STAGE, GROUP)._decoded._known is not None
+    assert process.environment(STAGE, GROUP + 1)._decoded._known is None
+    process.close()
