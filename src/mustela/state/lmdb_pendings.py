@@ -1,7 +1,7 @@
 """Pendings in an LMDB environment: cut into pages, and decoded once.
 
 A value above a page lies on as many pages side by side. LMDB makes the file longer where so many
-free ones are not side by side, so a large pending is stored in pieces of a few pages each: the
+free ones are not side by side, so a large pending is stored in pieces of two pages each: the
 first under its token, the others under the token and their number. Of pieces of one page LMDB would
 keep the memory that it wrote them from, for each environment as much as its largest pending took.
 """
@@ -25,7 +25,7 @@ __all__ = ["DecodedPending", "has_pending", "pieces_of", "put_pending"]
 
 _SMALL_BYTES = 4_000
 _PAGE_HEAD_BYTES = 16
-_PIECE_PAGES = 4
+_PIECE_PAGES = 2
 _NUMBER_BYTES = 4
 
 

@@ -1,4 +1,4 @@
-"""A large pending is stored in pieces of a few pages, and read as one."""
+"""A large pending is stored in pieces of two pages, and read as one."""
 
 from __future__ import annotations
 
