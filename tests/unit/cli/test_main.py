@@ -248,3 +248,12 @@ def test_output_survives_any_locale(here: Path) -> None:
     )
     assert done.returncode in (0, ExitCode.USAGE), done.stderr
     assert "UnicodeEncodeError" not in done.stderr
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
+    """Where pip's directory of scripts is not on the path."""
+    command = [sys.executable, "-m", "mustela", "describe", "nothing:app"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "nothing" in done.stderr

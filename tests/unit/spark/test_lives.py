@@ -108,7 +108,7 @@ def test_what_other_workers_took_over_is_not_kept(tmp_path: Path) -> None:
         environment = process.environment(STAGE, group)
         environment.write_pending(token, Committed(), {"counts": [(b"a", b"1")]})
     marks = [GroupMark(None, (0,), 0)] * process.program.key_groups
-    marks[GROUP] = GroupMark(tuple(token), (1,), 0)
+    marks[GROUP] = GroupMark(token, (1,), 0)
     marks[GROUP + 1] = GroupMark((1, 8, 0), (2,), 0)
     process.forget_others(STAGE, marks)
     assert process.environment(STAGE, GROUP)._decoded._known is not None
