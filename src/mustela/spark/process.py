@@ -281,7 +281,7 @@ class Process:
         """
         for environment in () if self._registry is None else self._registry.opened():
             spec = environment.spec
-            if self._specs.get((stage, spec.group)) is spec:
+            if marks and self._specs.get((stage, spec.group)) is spec:
                 token = marks[spec.group].token
                 environment.forget_but(None if token is None else Token(*token))
 
