@@ -4,4 +4,5 @@ import sys
 
 from mustela.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":  # who walks through all modules imports this one too
+    sys.exit(main())

@@ -279,9 +279,11 @@ class Process:
             stage: A stage.
             marks: The committed state of its key groups.
         """
-        for environment in () if self._registry is None else self._registry.opened():
+        if self._registry is None or not marks:
+            return
+        for environment in self._registry.opened():
             spec = environment.spec
-            if marks and self._specs.get((stage, spec.group)) is spec:
+            if self._specs.get((stage, spec.group)) is spec:
                 token = marks[spec.group].token
                 environment.forget_but(None if token is None else Token(*token))
 
