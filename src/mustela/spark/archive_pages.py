@@ -19,8 +19,8 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
 __all__ = ["ArchivePages", "read_only_spans"]
 
-_FIRST_S: Final = 10.0
-"""After the start, which is over then."""
+_FIRST_S: Final = 1.0
+"""A backlog soon wants the memory that the start has left; each wait is twice the one before."""
 _EVERY_S: Final = 60.0
 """A job, or a collection of garbage, touches many pages again. Dropping all takes milliseconds."""
 _SUFFIX: Final = ".jsa"
@@ -94,4 +94,4 @@ class ArchivePages:
         with suppress(AttributeError, OSError, Py4JError):  # not our JVM, gone, or another Java
             while not self._closed.wait(wait_s):
                 self.give_back()
-                wait_s = _EVERY_S
+                wait_s = min(2 * wait_s, _EVERY_S)

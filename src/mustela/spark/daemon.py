@@ -8,13 +8,11 @@ their first tasks leave, such as the program.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,12 +107,6 @@ def without_archives(path: list[str]) -> list[str]:
     return [entry for entry in path if Path(entry).parent != own or entry in files]
 
 
-def give_back() -> None:
-    """Return to the system what imports took and no longer need, where the C library can."""
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
     if sys.argv[1:2] == ["--early"]:
@@ -149,7 +141,7 @@ def _prepare() -> None:
     for module in _MODULES:
         importlib.import_module(module)
     GARBAGE.freeze()
-    give_back()
+    GARBAGE.give_back()  # imports took more than they need now
 
 
 if __name__ == "__main__":

@@ -141,27 +141,3 @@ def test_a_buffer_that_spark_has_closed_is_not_worth_a_traceback(
     buffer: Buffer | None = Buffer()
     del buffer
     assert len(seen) == reported
-
-
-_FRAGMENTS = """
-from mustela.spark.daemon import give_back
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-parts = [bytes(1_000) for _ in range(60_000)]
-last = parts[-1]
-del parts
-before = resident()
-give_back()
-assert before - resident() > 20_000_000, (before, resident())
-"""
-
-
-def test_what_was_freed_between_things_that_stay_goes_back_to_the_system() -> None:
-    """Else each of the workers would begin with it."""
-    done = subprocess.run(
-        [sys.executable, "-c", _FRAGMENTS], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
