@@ -1,4 +1,4 @@
-"""Small epochs run as one task, which stays, and give what epochs of many tasks give."""
+"""Epochs run as orders to tasks that stay, one or all of them, and give what jobs give."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from mustela import App, StreamsBuilder
 from mustela.errors import MustelaError
+from mustela.spark import residents
 from mustela.spark.job import Jobs
 from mustela.spark.resident import Resident
 from tests.faults.inside import Inside, await_condition
@@ -24,7 +25,9 @@ from tests.patience import SOON
 pytest_plugins = ["tests.integration.app_fixture"]
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-LARGE, SMALL, ORDER = "large", "small", "order"
+LARGE, SMALL, ORDER, PARTS = "large", "small", "order", "parts"
+KINDS = {"10s": ORDER, "0ms": PARTS}
+"""How epochs run that are called small up to a time, as soon as tasks stay."""
 ROUNDS, RECORDS = 12, 60
 
 
@@ -33,18 +36,19 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kind of each epoch's job."""
     found: list[str] = []
 
-    def noting(owner: type, kind: str, name: str) -> None:
+    def noting(owner: object, kind: str, name: str) -> None:
         run = getattr(owner, kind)
 
-        def noted(self: object, *arguments: Any) -> Any:
+        def noted(*arguments: Any) -> Any:
             found.append(name)
-            return run(self, *arguments)
+            return run(*arguments)
 
         monkeypatch.setattr(owner, kind, noted)
 
     noting(Jobs, "run_epoch", LARGE)
     noting(Jobs, "run_small_epoch", SMALL)
     noting(Resident, "run", ORDER)
+    noting(residents, "run_stages", PARTS)
     return found
 
 
@@ -108,11 +112,8 @@ def test_two_re_keyings(inside: Inside, jobs: list[str], small: str, guarantee: 
             for number in range(start, start + ROUNDS // 2):
                 feed(inside, number)
                 inside.await_caught_up(app)
-        if small == "0ms":
-            assert set(jobs) == {LARGE}
-        else:
-            assert jobs[:3] == [LARGE, SMALL, SMALL]
-            assert set(jobs[3:]) == {ORDER}
+        assert jobs[0] == PARTS
+        assert set(jobs[1:]) == {KINDS[small]}
         assert not heard.errors
         epochs += len(heard.epochs)
         ones = [epoch for epoch in heard.epochs[1:] if len({r.pid for r in epoch.reports}) == 1]
@@ -164,11 +165,11 @@ def counts(inside: Inside) -> dict[str, int]:
     }
 
 
-def settle(inside: Inside, app: App, jobs: list[str]) -> int:
-    """Send records until a task stays; return how many there were of each key."""
+def settle(inside: Inside, app: App, jobs: list[str], kind: str = ORDER) -> int:
+    """Send records until epochs are orders; return how many there were of each key."""
     jobs.clear()
     sent = 0
-    while ORDER not in jobs:
+    while kind not in jobs:
         assert sent < 60, jobs
         inside.send([("a", "v"), ("b", "v")])
         sent += 1
@@ -176,23 +177,25 @@ def settle(inside: Inside, app: App, jobs: list[str]) -> int:
     return sent
 
 
+@pytest.mark.parametrize("small", ["10s", "0ms"])
 def test_a_worker_that_is_killed_while_its_task_stays(
-    inside: Inside, jobs: list[str], tmp_path: Path
+    inside: Inside, jobs: list[str], tmp_path: Path, small: str
 ) -> None:
     """At rest, in the source stage, in a lane, and at any moment: all is counted once."""
     inside.build(gated(tmp_path))
-    app, heard = inside.app(epoch={"small": "10s"})
+    app, heard = inside.app(epoch={"small": small})
+    kind = KINDS[small]
     gate, told = tmp_path / "none", tmp_path / "pid"
     sent = 0
     with app:
         for where in ("source", "lane"):
-            sent += settle(inside, app, jobs)
+            sent += settle(inside, app, jobs, kind)
             gate = tmp_path / where
             gate.touch()
             inside.send([("a", GATE), ("b", "v")])
             sent += 1
             await_condition(lambda: told.exists() and bool(told.read_text()), app)
-            assert jobs[-1] == ORDER
+            assert jobs[-1] == kind
             before = len(heard.errors)
             os.kill(int(told.read_text()), signal.SIGKILL)
             gate.unlink()
@@ -201,7 +204,7 @@ def test_a_worker_that_is_killed_while_its_task_stays(
             assert [getattr(error, "code", "") for error in errors] == ["EPOCH_JOB"], errors
             told.unlink()
         died = len(heard.errors)
-        sent += settle(inside, app, jobs)
+        sent += settle(inside, app, jobs, kind)
         assert kill_workers()  # at rest
         inside.send([("a", "v"), ("b", "v")])
         inside.await_caught_up(app)
@@ -211,7 +214,7 @@ def test_a_worker_that_is_killed_while_its_task_stays(
         assert [getattr(error, "code", "") for error in errors] in ([], ["EPOCH_JOB"]), errors
         draws = random.Random(7)
         for _ in range(2):
-            sent += settle(inside, app, jobs)
+            sent += settle(inside, app, jobs, kind)
             inside.send([("a", "v"), ("b", "v")])
             time.sleep(draws.random() * 0.06)
             kill_workers()
@@ -220,14 +223,15 @@ def test_a_worker_that_is_killed_while_its_task_stays(
     assert counts(inside) == {"a": sent, "b": sent}
 
 
+@pytest.mark.parametrize("small", ["10s", "0ms"])
 def test_a_function_that_hangs_in_a_task_that_stays(
-    inside: Inside, jobs: list[str], tmp_path: Path
+    inside: Inside, jobs: list[str], tmp_path: Path, small: str
 ) -> None:
     """It has its time limit there, too; step and record are named, nothing is committed."""
     inside.build(gated(tmp_path))
-    app, _ = inside.app(epoch={"small": "10s"}, processing={"timeout": "1s"})
+    app, _ = inside.app(epoch={"small": small}, processing={"timeout": "1s"})
     app.start()
-    sent = settle(inside, app, jobs)
+    sent = settle(inside, app, jobs, KINDS[small])
     (tmp_path / "lane").touch()
     inside.send([("a", GATE)])
     try:
@@ -239,18 +243,19 @@ def test_a_function_that_hangs_in_a_task_that_stays(
     assert isinstance(error, MustelaError)
     assert error.code == "PROCESSING_TIMEOUT"
     assert "worker" in error.evidence
-    assert jobs[-1] == ORDER
+    assert jobs[-1] == KINDS[small]
     (tmp_path / "lane").unlink()
     inside.run()
     assert counts(inside) == {"a": sent + 1, "b": sent}
 
 
+@pytest.mark.parametrize("small", ["10s", "0ms"])
 def test_whoever_shares_the_session_finds_every_core(
-    inside: Inside, jobs: list[str], tmp_path: Path, spark_context: Any
+    inside: Inside, jobs: list[str], tmp_path: Path, spark_context: Any, small: str
 ) -> None:
-    """Two tasks that wait for each other need both: the one that stays leaves, and comes back."""
+    """Two tasks that wait for each other need both: those that stay leave, and come back."""
     inside.build(gated(tmp_path))
-    app, heard = inside.app(epoch={"small": "10s"})
+    app, heard = inside.app(epoch={"small": small})
 
     def meet(task: int, _rows: Any) -> Iterator[int]:
         (tmp_path / f"{task}.here").touch()
@@ -259,23 +264,24 @@ def test_whoever_shares_the_session_finds_every_core(
         yield task
 
     with app:
-        sent = settle(inside, app, jobs)
+        sent = settle(inside, app, jobs, KINDS[small])
         found = spark_context.parallelize([1, 2], 2).mapPartitionsWithIndex(meet).collect()
         assert found == [0, 1]
-        sent += settle(inside, app, jobs)
+        sent += settle(inside, app, jobs, KINDS[small])
     assert not heard.errors
     assert counts(inside) == {"a": sent, "b": sent}
 
 
 def test_a_large_epoch_has_all_cores(inside: Inside, jobs: list[str], tmp_path: Path) -> None:
-    """The task that stays leaves before it, and another one comes after it."""
+    """Where one task stays another one comes to it, and small epochs go on with the first."""
     inside.build(gated(tmp_path))
     app, heard = inside.app(epoch={"small": "40ms"})
     with app:
         sent = settle(inside, app, jobs)
         inside.send([("a", "v"), ("b", "v")] * 500)
         inside.await_caught_up(app)
-        assert LARGE in jobs[jobs.index(ORDER) :]
+        assert PARTS in jobs[jobs.index(ORDER) :]
+        assert max(len({report.pid for report in epoch.reports}) for epoch in heard.epochs) == 2
         sent += 500 + settle(inside, app, jobs)
     assert not heard.errors
     assert counts(inside) == {"a": sent, "b": sent}

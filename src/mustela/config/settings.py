@@ -87,8 +87,7 @@ class EpochSettings(Section):
         ge=timedelta(0),
         description="An epoch that all cores together would do at most this much sooner than one, "
         "multiplied by its number of re-keyings if there are any, runs as one task: on two cores "
-        "twice as much work. After two in a row the task stays and takes the next ones, until "
-        "anything else needs its core. 0ms disables this. Only where all workers are on one host.",
+        "twice as much work. With 0ms none does. Only where all workers are on one host.",
     )
     result_bytes: Size = Field(
         default=256 * _MIB,

@@ -185,11 +185,33 @@ class Channel:
         Raises:
             ChannelError: If the other side is gone, or says what no message may say.
         """
-        kind, length = _HEAD.unpack(self._read(_HEAD.size))
-        if length > LIMITS.get(kind, -1):
-            what = f"a message of kind {kind} with {length} bytes"
-            raise ChannelError(what)
+        kind, length = _checked(self._read(_HEAD.size))
         return kind, self._read(length)
+
+    def come(self) -> list[tuple[int, bytes]]:
+        """Return the messages that have come whole; wait for nothing.
+
+        Raises:
+            ChannelError: If the other side is gone and has said nothing more, or says what no
+                message may say.
+        """
+        try:
+            more = self._connection.recv(_BUFFER, socket.MSG_DONTWAIT)
+            is_gone = not more
+        except BlockingIOError:
+            more, is_gone = b"", is_ready(self._peer, 0)
+        except ConnectionResetError:
+            more, is_gone = b"", True
+        if is_gone:
+            raise ChannelError(_GONE)
+        self._came += more
+        found: list[tuple[int, bytes]] = []
+        while len(self._came) >= _HEAD.size:
+            kind, length = _checked(self._came)
+            if len(self._came) < _HEAD.size + length:
+                break
+            found.append((kind, self._taken(_HEAD.size + length)[_HEAD.size :]))
+        return found
 
     def _read(self, length: int) -> bytes:
         came = self._came
@@ -202,9 +224,17 @@ class Channel:
             if not more:
                 raise ChannelError(_GONE)
             came += more
-        data = bytes(came[:length])
-        del came[:length]
+        return self._taken(length)
+
+    def _taken(self, length: int) -> bytes:
+        data = bytes(self._came[:length])
+        del self._came[:length]
         return data
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What can be read when the other side says something, or ends."""
+        return self._connection.fileno(), self._peer
 
     @property
     def is_quiet(self) -> bool:
@@ -242,6 +272,15 @@ class Channel:
     def __exit__(self, *_error: object) -> None:
         """Close it."""
         self.close()
+
+
+def _checked(head: bytes | bytearray) -> tuple[int, int]:
+    """Return the kind and the length that the head of a message tells."""
+    kind, length = _HEAD.unpack_from(head)
+    if length > LIMITS.get(kind, -1):
+        what = f"a message of kind {kind} with {length} bytes"
+        raise ChannelError(what)
+    return kind, length
 
 
 def _check_user(connection: socket.socket) -> None:

@@ -25,13 +25,13 @@ from mustela.spark.frames import load_object, unpack
 from mustela.spark.hold import SparkHold, say_nothing
 from mustela.spark.homes import Homes
 from mustela.spark.hosts import check_hosts
-from mustela.spark.job import Task
+from mustela.spark.job import FrameExchange, Task
 from mustela.spark.job_errors import error_of
 from mustela.spark.jvm_log import is_relayed
 from mustela.spark.keeper import HomeKeeper, Shares
 from mustela.spark.located import Located
 from mustela.spark.output import Came, SparkOutput, SparkReading
-from mustela.spark.resident import Residents
+from mustela.spark.residents import PartsRead, Residents
 from mustela.spark.shipment import Shipment, check_plan, import_path, ship
 from mustela.spark.small_epochs import SmallEpochs
 from mustela.spark.spool import clear, clear_others, forget, spool_dir
@@ -175,7 +175,7 @@ class SparkEngine(SparkHold):
         if not self._shares_disk:
             self._arrivals = Callers(program, self._ask, shipment, SystemClock().monotonic)
             self._keep_homes(program)
-        self._residents = Residents(self._jobs, program, shipment)
+        self._residents = Residents(self._jobs, program, shipment, self.cores)
 
     def _logging(self, program: Program, *, relayed: bool) -> Program:
         logs = self._logs
@@ -210,17 +210,19 @@ class SparkEngine(SparkHold):
     def read(self, order: EpochOrder) -> Reading | None:
         """Run the first stage of an epoch whose lanes are to run later, unless it is small."""
         if self._small is None or self._small.has(order) or not self._has_spark(wait=False):
-            return None  # the task that stays would have to leave for it
+            return None  # one task does all of it
         assert self._jobs is not None
         assert self._program is not None
         assert self._shipment is not None
         assert self._watch is not None
-        self._have_room()
+        assert self._residents is not None
         order = self._placed(order)
         try:
             with self._watch.over(order), self._told_as_ours():
                 where = self._at_home(order)
-                read = self._jobs.read_ahead(self._shipment, self._program, order, where)
+                read: FrameExchange | PartsRead | None = self._residents.read(order)
+                if read is None:
+                    read = self._jobs.read_ahead(self._shipment, self._program, order, where)
         except BaseException:
             forget(self._program.spool_dir, order.token)
             raise
@@ -279,9 +281,18 @@ class SparkEngine(SparkHold):
         assert self._residents is not None
         if small:
             return self._residents.run(order)
-        self._residents.leave()
         read = reading.read if reading else None
-        return self._jobs.run_epoch(self._shipment, self._program, order, read, where)
+        if isinstance(read, FrameExchange):
+            self._residents.leave()
+            return self._jobs.run_epoch(self._shipment, self._program, order, read, where)
+        job = partial(self._jobs.run_epoch, self._shipment, self._program, order, None, where)
+        return self._residents.run_large(order, read, partial(self._anew, order, job))
+
+    def _anew(self, order: EpochOrder, job: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+        """Run an epoch as a job, whatever was read of it."""
+        assert self._program is not None
+        forget(self._program.spool_dir, order.token)
+        return job()
 
     def _placed(self, order: EpochOrder) -> EpochOrder:
         """Return an order with its lanes at home, where there are several hosts."""

@@ -21,6 +21,7 @@ from mustela.spark.gathered import gathered_rows
 from mustela.spark.job import FrameExchange, Jobs
 from mustela.spark.job_errors import error_of
 from mustela.spark.located import Located
+from mustela.spark.residents import PartsRead
 from mustela.spark.results import FrameStore
 from mustela.spark.spool import forget
 from mustela.state.interfaces import Token
@@ -32,7 +33,7 @@ __all__ = ["Came", "SparkOutput", "SparkReading"]
 class SparkReading:
     """What the first stage of an epoch left for its lanes, which are those of `placement`."""
 
-    read: FrameExchange
+    read: FrameExchange | PartsRead
     jobs: Jobs
     spool_dir: str
     token: Token
@@ -41,7 +42,8 @@ class SparkReading:
 
     def close(self) -> None:
         """Delete it."""
-        self.jobs.forget([self.read.shuffle])
+        if isinstance(self.read, FrameExchange):
+            self.jobs.forget([self.read.shuffle])
         forget(self.spool_dir, self.token)
 
 

@@ -1,38 +1,28 @@
-"""The task that stays: small epochs as orders to a Spark task that runs already.
-
-A Spark job of one task costs some sixty milliseconds of processor time, whatever it does; an order
-over a socket costs one or two. So after a few small epochs a task is begun that takes the next ones
-as orders, and answers with the frames that their jobs would have given. It holds one of Spark's
-cores, and so it leaves whenever anything else wants one: a large epoch, work over key groups, or a
-job of whoever shares the session. It leaves when nothing comes, and after some time anyway.
-"""
+"""One task that stays: it takes orders over a channel, as long as its Spark job runs."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
-from pyspark.core.broadcast import Broadcast
 
-from mustela.errors import InvariantError, MustelaError
+from mustela.errors import InvariantError
 from mustela.plan.epoch import EpochOrder, Program
 from mustela.spark.channel import DONE, END, FRAME, ORDER, Channel, ChannelError, Door
 from mustela.spark.frames import dump_object
-from mustela.spark.shipment import Shipment, Shipped
-from mustela.spark.small_epochs import answer_to, stay_task
+from mustela.spark.shipment import Shipped
+from mustela.spark.staying import PartOrder, answer_to, stay_task
 from mustela.spark.worker import PlacesOrder
 from mustela.state.interfaces import Token
 
-__all__ = ["Job", "Limits", "Resident", "Residents"]
+__all__ = ["Job", "Limits", "Resident", "TaskMaker"]
 
 _NUMBERS: Final = itertools.count()
 _CALLED_OFF_S: Final = 0.5
@@ -94,148 +84,23 @@ class TaskMaker(Protocol):
         ...
 
 
-class JobMaker(TaskMaker, Protocol):
-    """What makes jobs; see `mustela.spark.job.Jobs`."""
-
-    def run_small_epoch(self, shipment: Broadcast[Shipment], order: EpochOrder) -> Iterator[bytes]:
-        """Run all of an epoch as a job of one task."""
-        ...
-
-
-@dataclass(slots=True)
-class Residents:
-    """Runs the small epochs of a program, one at a time, with a task that stays where it pays.
+class Resident:
+    """One task that stays; all but `wanted` belongs to whoever has the lock of its `Residents`.
 
     Args:
-        jobs: Makes Spark's jobs.
-        program: What runs.
+        jobs: Begins its job.
+        program: What it runs.
         shipment: The same, for workers.
         limits: How long what may take.
         now: The monotonic clock, in seconds.
-    """
-
-    jobs: JobMaker
-    program: Program
-    shipment: Broadcast[Shipment]
-    limits: Limits = field(default_factory=Limits)
-    now: Callable[[], float] = time.perf_counter
-    _task: Resident | None = None
-    _row: int = 0
-    _pause_s: float = 0.0
-    _not_before: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def run(self, order: EpochOrder) -> Iterator[bytes]:
-        """Run all of a small epoch and yield the frames for the driver.
-
-        Raises:
-            OSError: If the worker died.
-            Py4JError: If its job failed.
-        """
-        with self._lock:
-            task = self._ready()
-            if task is not None and order.token < task.last:
-                # What was read ahead is not the next epoch: the one before it was not committed.
-                self._leave()
-                task = None
-            if task is None:
-                yield from self.jobs.run_small_epoch(self.shipment, order)
-            else:
-                try:
-                    yield from task.run(order)
-                except BaseException:
-                    self._task = None
-                    raise
-            self._row += 1
-            if self._task is None:
-                self._think_of_staying()
-
-    def leave(self) -> None:
-        """Have the task leave, if there is one; its core is free then."""
-        with self._lock:
-            self._row = 0
-            self._leave()
-
-    def _leave(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.leave()
-
-    def _ready(self) -> Resident | None:
-        """Return the task, if it is there and nobody else wants its core."""
-        task = self._task
-        if task is None:
-            return None
-        if task.wanted or not task.comes():
-            self._make_way(task)
-        elif not task.is_well:
-            self._leave()
-        return self._task
-
-    def _may_stay(self) -> bool:
-        can = sys.platform == "linux" and self.program.spool_dir
-        if not can or self._row < self.limits.after or self.now() < self._not_before:
-            return False
-        return self.jobs.active() == 0
-
-    def _make_way(self, task: Resident) -> None:
-        """Have the task leave because it is in somebody's way, and begin none for a while."""
-        if self.now() - task.began > self.limits.pause_s_max:
-            self._pause_s = 0.0
-        self._pause()
-        self._leave()
-
-    def _pause(self) -> None:
-        self._pause_s = min(max(self._pause_s * 2, self.limits.pause_s), self.limits.pause_s_max)
-        self._not_before = self.now() + self._pause_s
-
-    def _think_of_staying(self) -> None:
-        """Begin a task if it pays; the epoch is done, so what fails here is not its fault."""
-        try:
-            if self._may_stay():
-                self._begin()
-        except (MustelaError, OSError, Py4JError):  # a disk without sockets, say
-            self._pause()
-
-    def _begin(self) -> None:
-        task = Resident(self.jobs, self.program, self.shipment, self.limits, self.now)
-        look = threading.Thread(
-            target=self._look_after, args=(task,), name="mustela-resident", daemon=True
-        )
-        self._task = task
-        look.start()
-
-    def _look_after(self, task: Resident) -> None:
-        """See to it that a task leaves when nothing comes, and when somebody wants its core."""
-        limits = self.limits
-        with self._lock:
-            self._ready()  # it need not wait at the door until there is an order
-        while not task.ended.wait(limits.look_s):
-            task.wanted = task.wanted or self._is_wanted()
-            now = self.now()
-            if task.wanted or now - task.used > limits.idle_s or now - task.began > limits.age_s:
-                with self._lock:
-                    if self._task is task and task.wanted:
-                        self._make_way(task)
-                    elif self._task is task:
-                        self._leave()
-
-    def _is_wanted(self) -> bool:
-        try:
-            return self.jobs.active() > 1
-        except Exception:  # noqa: BLE001 - the JVM ends: the next epoch will say so
-            return True
-
-
-class Resident:
-    """One task that stays; all but `wanted` belongs to whoever has the lock of its `Residents`.
+        among: How many tasks stay, with this one.
 
     Attributes:
         wanted: Whether anybody else wants its core.
         began: When it began.
         used: When it last had an order.
         last: The token of that order: it takes none from before.
-        ended: Whether it is no longer there.
+        ended: Whether it was told to leave.
     """
 
     def __init__(
@@ -245,15 +110,18 @@ class Resident:
         shipment: Shipped,
         limits: Limits,
         now: Callable[[], float],
+        among: int = 1,
     ) -> None:
         root = Path(program.spool_dir)
         self._door = Door(root, f"orders-{os.getpid()}-{next(_NUMBERS)}")
         self._jobs = jobs
         self._limits = limits
         self._now = now
+        self._among = among
         self._channel: Channel | None = None
         self.wanted = False
         self.ended = threading.Event()
+        self._has_left = False
         self.began = self.used = now()
         self.last = Token(-1, -1, -1)
         try:
@@ -275,7 +143,7 @@ class Resident:
     def _is_hopeless(self) -> bool:
         """Whether it failed, or another job has its core: then the epoch's job is in its place."""
         try:
-            return self._jobs.active() > 1 or self._job.has_ended(0)
+            return self._jobs.active() > self._among or self._job.has_ended(0)
         except Exception:  # noqa: BLE001 - the epoch's own job will meet it, and say what it is
             return True
 
@@ -306,12 +174,47 @@ class Resident:
             whole = True
             self.used = self._now()
         except ChannelError:
-            self._bury()
+            self.bury()
         finally:
             if not whole:
                 self.leave()
 
-    def _bury(self) -> None:
+    def begin(self, part: PartOrder) -> None:
+        """Order one task of an epoch; `hear` has its answer.
+
+        Raises:
+            ChannelError: If the worker is gone; `bury` says why.
+        """
+        self.last = part.token
+        self.channel.send(ORDER, dump_object(part))
+        self.channel.flush()
+
+    def hear(self, part: PartOrder) -> tuple[list[bytes], bool]:
+        """Return the frames of a task's answer that have come, and whether they are the last ones.
+
+        Raises:
+            ChannelError: If the worker is gone; `bury` says why.
+            InvariantError: If it answers something else.
+        """
+        frames: list[bytes] = []
+        for message in self.channel.come():
+            if message[0] == FRAME:
+                frames.append(message[1])
+            elif message == (DONE, answer_to(part)):
+                self.used = self._now()
+                return frames, True
+            else:
+                what = f"the answer to {part!r:.80} ends with {message!r:.80}"
+                raise InvariantError(what)
+        return frames, False
+
+    @property
+    def channel(self) -> Channel:
+        """The way to it; it has come."""
+        assert self._channel is not None
+        return self._channel
+
+    def bury(self) -> NoReturn:
         """Raise why the worker closed the channel: what its job says, if it says something."""
         assert self._channel is not None
         if not self._job.has_ended(self._limits.leaves_s):
@@ -319,16 +222,32 @@ class Resident:
             self._job.has_ended(self._limits.leaves_s)
         raise ChannelError(_DIED)
 
-    def leave(self) -> None:
-        """End it, and wait until its core is free. What hangs is killed."""
+    def dismiss(self) -> None:
+        """Tell it to leave; `leave` waits for that."""
         if self.ended.is_set():
             return
         self.ended.set()
+        channel = self._channel
+        if channel is None:
+            self._door.close()
+            return
         try:
-            if self._channel is None:
-                self._call_off()
+            if channel.is_quiet:
+                channel.send(END)
+                channel.flush()
             else:
-                self._dismiss(self._channel)
+                channel.hang_up()
+        except OSError:
+            pass  # it has gone by itself
+
+    def leave(self) -> None:
+        """End it, and wait until its core is free. What hangs is killed."""
+        if self._has_left:
+            return
+        self._has_left = True
+        self.dismiss()
+        try:
+            self._await_end()
         except (Py4JError, OSError):
             pass  # that it failed has been told, or does not matter any more
         finally:
@@ -336,18 +255,12 @@ class Resident:
             if self._channel is not None:
                 self._channel.close()
 
-    def _call_off(self) -> None:
-        self._door.close()
-        if not self._job.has_ended(_CALLED_OFF_S):
-            self._job.cancel()  # it has no core yet
-            self._job.has_ended(self._limits.leaves_s)
-
-    def _dismiss(self, channel: Channel) -> None:
-        if channel.is_quiet:
-            channel.send(END)
-            channel.flush()
+    def _await_end(self) -> None:
+        channel, job = self._channel, self._job
+        if job.has_ended(_CALLED_OFF_S if channel is None else self._limits.leaves_s):
+            return
+        if channel is None:
+            job.cancel()  # it has no core yet
         else:
-            channel.hang_up()
-        if not self._job.has_ended(self._limits.leaves_s):
             channel.kill()
-            self._job.has_ended(self._limits.leaves_s)
+        job.has_ended(self._limits.leaves_s)

@@ -10,7 +10,6 @@ is no shuffle, what is saved is the job, once such a task stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -21,23 +20,12 @@ from pyspark.core.broadcast import Broadcast
 from mustela.plan.epoch import FIRST_RECORDS, EpochOrder, Program, TaskReport
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.spark.arrivals import call_steps
-from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
-from mustela.spark.frames import dump_object, load_object
-from mustela.spark.garbage import GARBAGE
 from mustela.spark.outbox import Parcel
 from mustela.spark.process import Process, current
-from mustela.spark.shipment import Shipment, Shipped
-from mustela.spark.worker import (
-    PlacesOrder,
-    begin_task,
-    deliver,
-    lane_parcels,
-    source_parcels,
-    work_on,
-)
-from mustela.state.interfaces import Token
+from mustela.spark.shipment import Shipment
+from mustela.spark.worker import begin_task, deliver, lane_parcels, source_parcels
 
-__all__ = ["SmallEpochs", "answer_to", "small_epoch_task", "stay_task"]
+__all__ = ["SmallEpochs", "all_stages", "small_epoch_task"]
 
 _FEW: Final = 100
 """What so few records take has little to do with how many they are."""
@@ -121,48 +109,11 @@ def small_epoch_task(
 ) -> Iterator[bytes]:
     """Run all of an epoch."""
     begin_task(rows)
-    return deliver(_all_stages(current(program.value), order), shuffled=False)
+    return deliver(all_stages(current(program.value), order), shuffled=False)
 
 
-def stay_task(program: Shipped, key: Key, _task: int, rows: Iterable[object]) -> Iterator[bytes]:
-    """Run whole epochs as the driver orders them, until it wants no more or is gone.
-
-    Where no other worker is there to do it, it works on key groups as well.
-    """
-    begin_task(rows)
-    process = current(program.value)
-    GARBAGE.give_back()
-    try:
-        channel = key.enter()
-    except OSError:  # the driver has changed its mind meanwhile
-        return iter(())
-    with channel, suppress(ChannelError):
-        _serve(process, channel)
-    return iter(())
-
-
-def _serve(process: Process, channel: Channel) -> None:
-    last = Token(-1, -1, -1)
-    while (message := channel.receive())[0] == ORDER:
-        order: EpochOrder | PlacesOrder = load_object(message[1])
-        if isinstance(order, PlacesOrder):
-            channel.send(FRAME, work_on(process, order))
-        else:
-            assert order.token >= last, f"an order for {order.token} after {last}"
-            last = order.token
-            for frame in deliver(_all_stages(process, order), shuffled=False):
-                channel.send(FRAME, frame)
-        channel.send(DONE, answer_to(order))
-        channel.flush()
-        GARBAGE.between_tasks()
-
-
-def answer_to(order: EpochOrder | PlacesOrder) -> bytes:
-    """Return what stands at the end of the whole answer to an order."""
-    return dump_object(() if isinstance(order, PlacesOrder) else tuple(order.token))
-
-
-def _all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:
+def all_stages(process: Process, order: EpochOrder) -> Iterator[Parcel]:
+    """Yield what all tasks of an epoch send to the driver, one behind the other."""
     lanes = process.program.lanes_in(order)
     stages = len(process.program.plan.stages)
     tasks = [source_parcels(process, order, task) for task in range(len(order.ranges))]

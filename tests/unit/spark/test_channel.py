@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import socket
 import stat
@@ -58,6 +59,31 @@ def channel_to(door: Door, work: Callable[[Channel], None]) -> Iterator[Channel]
             yield channel
 
 
+class Comes:
+    """Hears a message as who hears several channels at once."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, bytes]] = []
+
+    def __call__(self, channel: Channel) -> tuple[int, bytes]:
+        poll = select.poll()
+        for descriptor in channel.descriptors:
+            poll.register(descriptor, select.POLLIN)
+        while not self.messages:
+            assert poll.poll(PATIENCE_S * 1000)
+            self.messages += channel.come()
+        return self.messages.pop(0)
+
+
+Hear = Callable[[Channel], tuple[int, bytes]]
+
+
+@pytest.fixture(params=[Channel.receive, None], ids=["one", "several"])
+def hear(request: pytest.FixtureRequest) -> Hear:
+    """Hears a message."""
+    return request.param or Comes()
+
+
 def echo(channel: Channel) -> None:
     """Send each order back as a frame."""
     while (message := channel.receive())[0] == ORDER:
@@ -66,15 +92,15 @@ def echo(channel: Channel) -> None:
         channel.flush()
 
 
-def test_messages_go_both_ways(door: Door) -> None:
+def test_messages_go_both_ways(door: Door, hear: Hear) -> None:
     """Empty ones, and ones larger than any buffer."""
     with channel_to(door, echo) as channel:
         for body in (b"", b"order", os.urandom(3 << 20)):
             assert channel.is_quiet
             channel.send(ORDER, body)
             channel.flush()
-            assert channel.receive() == (FRAME, body)
-            assert channel.receive() == (DONE, b"x")
+            assert hear(channel) == (FRAME, body)
+            assert hear(channel) == (DONE, b"x")
         channel.send(END)
         channel.flush()
         assert channel.has_ended(PATIENCE_S)
@@ -189,7 +215,9 @@ def test_the_kernel_says_which_user_it_is(door: Door, tmp_path: Path) -> None:
     ("kind", "length"),
     [(FRAME, LIMITS[FRAME] + 1), (END, 1), (9, 0), (0, 0), (ORDER, (1 << 32) - 1)],
 )
-def test_a_message_beyond_its_limit_ends_the_channel(door: Door, kind: int, length: int) -> None:
+def test_a_message_beyond_its_limit_ends_the_channel(
+    door: Door, hear: Hear, kind: int, length: int
+) -> None:
     """Its body is not waited for, and no memory is taken for it."""
 
     def say(channel: Channel) -> None:
@@ -197,7 +225,7 @@ def test_a_message_beyond_its_limit_ends_the_channel(door: Door, kind: int, leng
         wait_for_ever()
 
     with channel_to(door, say) as channel, pytest.raises(ChannelError, match=f"kind {kind}"):
-        channel.receive()
+        hear(channel)
 
 
 def test_what_is_too_long_is_not_sent(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +237,9 @@ def test_what_is_too_long_is_not_sent(door: Door, monkeypatch: pytest.MonkeyPatc
         assert channel.is_quiet
 
 
-def test_death_is_seen_at_once_though_a_child_of_the_dead_has_the_socket(door: Door) -> None:
+def test_death_is_seen_at_once_though_a_child_of_the_dead_has_the_socket(
+    door: Door, hear: Hear
+) -> None:
     """And what was said before it counts."""
     end, held = os.pipe()
 
@@ -223,11 +253,11 @@ def test_death_is_seen_at_once_though_a_child_of_the_dead_has_the_socket(door: D
         channel.receive()
 
     with channel_to(door, say) as channel:
-        assert channel.receive() == (FRAME, b"last")
+        assert hear(channel) == (FRAME, b"last")
         channel.send(END)
         os.kill(channel.pid, signal.SIGKILL)
         with pytest.raises(ChannelError, match="gone"):
-            channel.receive()
+            hear(channel)
         assert not channel.is_quiet
     os.close(held)
     os.close(end)

@@ -13,7 +13,7 @@ from mustela.plan.epoch import EpochOrder, Program, TaskReport
 from mustela.plan.plan import Plan
 from mustela.plan.ranges import RangeReport, SourceRange
 from mustela.planner.planner import plan
-from mustela.spark import small_epochs
+from mustela.spark import staying
 from mustela.spark.channel import DONE, END, ORDER, Channel
 from mustela.spark.frames import dump_object
 from mustela.spark.small_epochs import SmallEpochs
@@ -168,8 +168,8 @@ def test_a_task_that_stays_runs_no_order_of_an_earlier_attempt(
     def nothing(_parcels: Any, *, shuffled: bool) -> tuple[bytes, ...]:
         return ()
 
-    monkeypatch.setattr(small_epochs, "_all_stages", run)
-    monkeypatch.setattr(small_epochs, "deliver", nothing)
+    monkeypatch.setattr(staying, "all_stages", run)
+    monkeypatch.setattr(staying, "deliver", nothing)
     process: Any = None
     tokens = [Token(1, 2, 0), Token(1, 2, 1), Token(1, 2, 0)]
     driver, worker = map(Channel, socket.socketpair())
@@ -179,6 +179,6 @@ def test_a_task_that_stays_runs_no_order_of_an_earlier_attempt(
         driver.send(END)
         driver.flush()
         with pytest.raises(AssertionError, match="after"):
-            small_epochs._serve(process, worker)
+            staying._serve(process, worker)
         assert [driver.receive()[0] for _ in tokens[1:]] == [DONE, DONE]
     assert done == tokens[:2]
