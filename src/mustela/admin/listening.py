@@ -101,6 +101,10 @@ class Listening:
     async def _serve_all(self) -> None:
         places = zip(self._servers, self._places, strict=True)
         await asyncio.gather(*(server.serve([place.socket]) for server, place in places))
+        for server in self._servers:
+            for connection in tuple(server.server_state.connections):
+                connection.transport.abort()
+        await asyncio.sleep(0)  # until what they close is closed
 
     def close(self) -> None:
         """Stop listening; running responses get one more second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mustela.admin.access import access_file, read_access
 from mustela.admin.errors import AdminAddressError
@@ -229,3 +231,18 @@ def test_mounted_it_takes_any_name_and_asks_for_a_token(tmp_path: Path) -> None:
     assert asyncio.run(ask("/info", access["tokens"]["read"])) == 200
     server.close()
     assert not access_file(app.settings).exists()
+
+
+def test_a_connection_that_came_while_it_closes_is_closed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has asked all others to end by then, and waits for this one in vain."""
+    monkeypatch.setattr(H11Protocol, "shutdown", lambda _self: None)
+    server, _ = serve()
+    with connect(server.address) as connection:
+        host = urlsplit(server.address).netloc
+        connection.sendall(f"GET /health/live HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert connection.recv(1)  # so it is known
+        server.close()
+        gc.collect()  # a transport that is left open would be told of here
+        assert read_all(connection)
