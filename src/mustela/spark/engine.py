@@ -286,13 +286,13 @@ class SparkEngine(SparkHold):
             self._residents.leave()
             return self._jobs.run_epoch(self._shipment, self._program, order, read, where)
         job = partial(self._jobs.run_epoch, self._shipment, self._program, order, None, where)
-        return self._residents.run_large(order, read, partial(self._anew, order, job))
 
-    def _anew(self, order: EpochOrder, job: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
-        """Run an epoch as a job, whatever was read of it."""
-        assert self._program is not None
-        forget(self._program.spool_dir, order.token)
-        return job()
+        def anew() -> Iterator[bytes]:
+            if reading is not None:
+                reading.close()
+            return job()
+
+        return self._residents.run_large(order, read, anew)
 
     def _placed(self, order: EpochOrder) -> EpochOrder:
         """Return an order with its lanes at home, where there are several hosts."""

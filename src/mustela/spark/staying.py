@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mustela.plan.epoch import EpochOrder
-from mustela.processes import collection_paused
 from mustela.spark.channel import DONE, FRAME, ORDER, Channel, ChannelError, Key
 from mustela.spark.frames import dump_object, load_object
 from mustela.spark.garbage import GARBAGE
@@ -91,9 +90,9 @@ def _frames(process: Process, order: Order) -> Iterator[bytes]:
     if isinstance(order, PlacesOrder):
         yield work_on(process, order)
     elif isinstance(order, PartOrder):
-        with collection_paused():
-            for lane, frame in _part_parcels(process, order):
-                yield packed_parcel(lane, frame)
+        parcels = _part_parcels(process, order)
+        packed = ((lane, packed_parcel(lane, frame)) for lane, frame in parcels)
+        yield from deliver(packed, shuffled=False)
     else:
         yield from deliver(all_stages(process, order), shuffled=False)
 
