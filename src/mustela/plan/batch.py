@@ -22,6 +22,8 @@ Order = tuple[int, ...]
 """(running maximum of the partition's timestamps, topic index, partition, offset), then, after a
 lane stage, (key group, emission number): a total order, the same for any number of lanes."""
 
+OrderColumns = tuple[list[int] | int, ...]
+"""Orders by column; a column that is the same for all of them is a number."""
 
 RawRecord = tuple[bytes | None, bytes | None]
 """Key and value as they were read from a topic."""
@@ -89,6 +91,11 @@ class Origins:
         """Order per record, or None if it is not known."""
         return self._order
 
+    def order_columns(self, rows: Sequence[int] | None) -> OrderColumns | None:
+        """Return the order of some records, or of all, by column; None if it is not known so."""
+        del rows
+        return None
+
     def context(self, row: int) -> RecordContext:
         """Return where record ``row`` came from, as far as that is known."""
         order = self.order
@@ -120,7 +127,7 @@ class SourceChunk(Origins):
             record before it, and does not delay those after it.
     """
 
-    __slots__ = ("floor", "latest", "offsets", "partition", "topic_index")
+    __slots__ = ("_times", "floor", "latest", "offsets", "partition", "topic_index")
 
     def __init__(  # noqa: PLR0913 - the columns of a chunk
         self,
@@ -140,6 +147,7 @@ class SourceChunk(Origins):
         self.partition = partition
         self.offsets = offsets
         self.floor = floor
+        self._times: list[int] | None = None
 
     def counting(self) -> tuple[list[int], int]:
         """Return the timestamps that count, and how many are too far ahead to count.
@@ -162,12 +170,24 @@ class SourceChunk(Origins):
     def order(self) -> list[Order]:
         """Order per record; computed when first needed."""
         if self._order is None:
+            place = repeat(self.topic_index), repeat(self.partition)
+            self._order = list(zip(self._running(), *place, self.offsets, strict=False))
+        return self._order
+
+    def order_columns(self, rows: Sequence[int] | None) -> OrderColumns | None:
+        """Return the order of some records, or of all, by column."""
+        times, offsets = self._running(), self.offsets
+        if rows is not None:
+            times, offsets = picked(times, rows), picked(offsets, rows)
+        return times, self.topic_index, self.partition, offsets
+
+    def _running(self) -> list[int]:
+        """Return the order time of each record; computed when first needed."""
+        if self._times is None:
             running = accumulate(self.counting()[0], max, initial=self.floor)
             next(running)
-            self._order = list(
-                zip(running, repeat(self.topic_index), repeat(self.partition), self.offsets)
-            )
-        return self._order
+            self._times = list(running)
+        return self._times
 
 
 class Batch:
@@ -235,6 +255,11 @@ class Batch:
         if column is None or self.rows is None:
             return column
         return picked(column, self.rows)
+
+    @property
+    def order_columns(self) -> OrderColumns | None:
+        """The order of each row by column, where that is known without looking at each row."""
+        return self.origins.order_columns(self.rows)
 
     @property
     def raws(self) -> list[RawRecord | None] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mustela.serdes.base import Serde, bad_bytes, bad_value, wrong_type
+from mustela.serdes.encoding import encode_each
 
 __all__ = ["JsonSerde"]
 
@@ -38,7 +39,8 @@ class JsonSerde(Serde[Any]):
         kind = f"json:{expected.__name__}" if expected else "json"
         self.name = f"{kind}:sorted" if sort_keys else kind
         order = "deterministic" if sort_keys else None
-        self._encode = msgspec.json.Encoder(order=order).encode
+        self._encoder = msgspec.json.Encoder(order=order)
+        self._encode = self._encoder.encode
         self._decode = msgspec.json.Decoder(expected or Any).decode
         self.freeze()
 
@@ -71,9 +73,8 @@ class JsonSerde(Serde[Any]):
         """Serialize a list of values."""
         if self.expected and not {self.expected, type(None)}.issuperset(map(type, values)):
             return super().serialize_many(values)
-        encode = self._encode
         try:
-            return [None if value is None else encode(value) for value in values]
+            return encode_each(self._encoder, values)
         except _FAILURES as error:
             self._raise_at(self.serialize, values, error)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mustela.serdes.base import Serde, bad_bytes, bad_value
+from mustela.serdes.encoding import encode_each
 
 __all__ = ["MsgpackSerde"]
 
@@ -32,7 +33,8 @@ class MsgpackSerde(Serde[Any]):
         self.sort_keys = sort_keys
         self.name = "msgpack:sorted" if sort_keys else "msgpack"
         order = "deterministic" if sort_keys else None
-        self._encode = msgspec.msgpack.Encoder(order=order).encode
+        self._encoder = msgspec.msgpack.Encoder(order=order)
+        self._encode = self._encoder.encode
         self._decode = msgspec.msgpack.Decoder().decode
         self.freeze()
 
@@ -61,9 +63,8 @@ class MsgpackSerde(Serde[Any]):
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
         """Serialize a list of values."""
-        encode = self._encode
         try:
-            return [None if value is None else encode(value) for value in values]
+            return encode_each(self._encoder, values)
         except _FAILURES as error:
             self._raise_at(self.serialize, values, error)
 

@@ -17,6 +17,7 @@ from mustela.serdes.base import (
     type_name,
     wrong_type,
 )
+from mustela.serdes.encoding import encode_each
 from mustela.serdes.shape import (
     classes_within,
     field_types,
@@ -102,9 +103,11 @@ class StructSerde(_TypedSerde):
         super().__init__(cls, sort_keys=sort_keys, verify=verify)
         # attrs lists slots in the order of a set, which differs between processes.
         fields = "sorted" if any(map(_has_attrs_slots, classes_within(cls))) else "deterministic"
-        self._encode = msgspec.json.Encoder(order=fields if sort_keys else None).encode
+        encoder = msgspec.json.Encoder(order=fields if sort_keys else None)
+        self._encode = encoder.encode
+        self._encoder: msgspec.json.Encoder | None = encoder
         if sort_keys and _has_other_keys(cls):
-            self._encode = _encode_in_two_steps
+            self._encode, self._encoder = _encode_in_two_steps, None
         try:
             self._decode = msgspec.json.Decoder(cls).decode
         except (TypeError, NameError) as error:
@@ -145,7 +148,10 @@ class StructSerde(_TypedSerde):
             return super().serialize_many(values)
         encode, decode = self._encode, self._decode
         try:
-            data = [None if value is None else encode(value) for value in values]
+            if self._encoder is not None:
+                data = encode_each(self._encoder, values)
+            else:
+                data = [None if value is None else encode(value) for value in values]
             if self.verify:
                 for item in data:
                     if item is not None:

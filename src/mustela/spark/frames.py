@@ -11,6 +11,7 @@ import marshal
 import pickle
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from mustela.model import Headers
@@ -203,11 +204,10 @@ def pack_batch(
     Key bytes travel, not keys: the receiver makes each key once from its bytes.
     """
     rows = batch if index is None else batch.take(index, keys=False)
-    order = rows.order if ordered else None
     columns = (
         rows.key_bytes,
         rows.timestamps,
-        *((False, None) if order is None else _order_columns(order)),
+        *(_order_of(rows) if ordered else (False, None)),
         rows.headers,
         rows.latest,
         rows.raws if raw else None,
@@ -219,11 +219,17 @@ def pack_batch(
     return [_LENGTHS.pack(plain, len(encoded)), encoded, packed]
 
 
-def _order_columns(order: list[Order]) -> tuple[bool, Any]:
+def _order_of(rows: Batch) -> tuple[bool, Any]:
     """Return orders as columns, which travel faster; those of unequal length stay as they are.
 
     Where changes of a table meet records that came straight from a source, lengths differ.
     """
+    columns = rows.order_columns
+    if columns is not None:
+        return True, columns
+    order = rows.order
+    if order is None:
+        return False, None
     try:
         return True, list(map(list, zip(*order, strict=True)))
     except ValueError:
@@ -240,7 +246,10 @@ def unpack_batch(data: bytes | memoryview, topics: Sequence[str]) -> Batch:
         values, olds = marshal.loads(rest[length:]), None
     else:
         values, olds = load_object(rest[length:])
-    order: list[Order] | None = list(zip(*places, strict=True)) if by_column else places
+    order: list[Order] | None = places
+    if by_column:
+        columns = (repeat(one) if isinstance(one, int) else one for one in places)
+        order = list(zip(*columns, strict=False))
     origins = Origins(timestamps, headers, order, topics)
     origins.raws = raws
     return Batch([], values, origins, olds=olds, key_bytes=key_bytes, latest=latest)

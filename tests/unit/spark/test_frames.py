@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mustela.plan.batch import Batch, Origins
+from mustela.plan.batch import Batch, Order, Origins, SourceChunk
 from mustela.spark.frames import (
     FRAME_FORMAT,
     Frame,
@@ -92,6 +92,37 @@ def test_a_batch_comes_back_without_its_keys(
         row._replace(key=None, order=row.order if ordered else None) for row in rows_of(sent)
     ]
     assert rows_of(received) == expected
+
+
+@given(st.lists(st.integers(0, 40), max_size=6), st.integers(-1, 30), st.integers(0, 40), st.data())
+def test_the_order_of_records_that_were_just_read_comes_back(
+    times: list[int], floor: int, latest: int, data: st.DataObject
+) -> None:
+    """Topic and partition travel once; a record out of order, or too far ahead, has its place."""
+    index = st.lists(st.integers(0, len(times) - 1), max_size=6) if times else st.just(list[int]())
+    rows, asked = data.draw(st.none() | index), data.draw(st.none() | index)
+    chunk = SourceChunk(
+        topics=("a", "b"),
+        topic_index=1,
+        partition=7,
+        offsets=[5 + 2 * row for row in range(len(times))],
+        timestamps=times,
+        floor=floor,
+        latest=latest,
+    )
+    keys = [b"k"] * (len(times) if rows is None else len(rows))
+    batch = Batch([*keys], [*keys], chunk, rows=rows, key_bytes=keys)
+    if asked is not None:
+        asked = [row for row in asked if row < len(keys)]
+    received = unpack_batch(b"".join(pack_batch(batch, asked, ordered=True)), ("a", "b"))
+    expected, top = list[Order](), floor
+    for row, time in enumerate(times):
+        top = max(top, time) if time <= latest else max(top, -1)
+        expected.append((top, 1, 7, 5 + 2 * row))
+    picked_rows = range(len(times)) if rows is None else rows
+    taken = range(len(picked_rows)) if asked is None else asked
+    assert received.order == [expected[picked_rows[row]] for row in taken]
+    assert chunk.order == expected
 
 
 def test_records_travel_as_they_were_read_if_that_is_asked_for() -> None:

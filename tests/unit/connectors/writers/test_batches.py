@@ -14,8 +14,8 @@ from mustela.connectors.kafka.writers.batches import (
     Rows,
     cut,
     has_codec,
-    varint,
 )
+from mustela.connectors.kafka.writers.records import varint
 from mustela.plan.ticket import Ticket
 from tests.unit.connectors.writers.decoding import Row, decode
 

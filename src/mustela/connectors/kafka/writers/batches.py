@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import repeat
+from itertools import accumulate
+from operator import add
 from typing import Any
 
 import google_crc32c
 
 from mustela.connectors.kafka.compression import UNASKED
-from mustela.connectors.kafka.writers.wire import uvarint
+from mustela.connectors.kafka.writers.records import encoded_records
 from mustela.model import Headers
 from mustela.plan.ticket import Ticket
 from mustela.state.packing import zstandard_module
@@ -32,39 +33,6 @@ _AT_LENGTH = 12
 _MAGIC = 2
 
 
-def varint(number: int) -> bytes:
-    """Encode a number whose sign is in its last bit."""
-    number = number << 1 ^ number >> 63
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_KNOWN = 1 << 14
-_VARINTS = tuple(varint(number) for number in range(_KNOWN))
-"""Looked up, a length costs a tenth of what it costs to encode."""
-
-
-@cache
-def _halves() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the last two and the first two of four bytes, for those who have long rows."""
-    low = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(_KNOWN))
-    return low, tuple(map(uvarint, range(_KNOWN)))
-
-
-def _long_varint(number: int) -> bytes:
-    """Encode a number that is too large to be looked up whole."""
-    coded = number << 1 ^ number >> 63
-    if _KNOWN <= coded < _KNOWN << 14:
-        low, high = _halves()
-        return low[coded & 0x3FFF] + high[coded >> 14]
-    return varint(number)
-
-
-_NULL = varint(-1)
 _sum_of: Callable[[bytes], int] = google_crc32c.value  # pyright: ignore
 _sum_on: Callable[[int, bytes], int] = google_crc32c.extend  # pyright: ignore
 
@@ -245,17 +213,18 @@ def cut(rows: Rows, batch_bytes: int) -> list[Batch]:
         rows: The rows; a row that is larger than a batch stands alone.
         batch_bytes: What a batch may have before it is compressed.
     """
-    found: list[Batch] = []
-    start, size = 0, HEAD_BYTES
+    count = len(rows.values)
     # Where all rows go into one batch, which is usual for short ones, no row is looked at.
-    for at, own in () if _fits(rows, batch_bytes) else enumerate(_sizes(rows)):
-        size += own
-        if size > batch_bytes and at > start:
-            found.append(Batch(rows, start, at, _records(rows, start, at)))
-            start, size = at, HEAD_BYTES + own
-    if rows.values:
-        end = len(rows.values)
-        found.append(Batch(rows, start, end, _records(rows, start, end)))
+    if not count or _fits(rows, batch_bytes):
+        return [Batch(rows, 0, count, _records(rows, 0, count))] if count else []
+    found, start = list[Batch](), 0
+    ends = list(accumulate(_sizes(rows)))
+    while start < count:
+        before = ends[start - 1] if start else 0
+        stop = bisect_right(ends, before + batch_bytes - HEAD_BYTES, start)
+        stop = max(start + 1, stop)
+        found.append(Batch(rows, start, stop, _records(rows, start, stop)))
+        start = stop
     return found
 
 
@@ -277,72 +246,31 @@ def _header_bytes(headers: Headers) -> int:
     return sum(_ROW_BYTES_MAX + len(name) * 4 + len(data or b"") for name, data in headers)
 
 
-def _sizes(rows: Rows) -> Iterator[int]:
-    """Yield what each row takes, at most."""
-    headers, last, extra = rows.headers, None, 0
-    for at, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True)):
-        if headers is not None and headers[at] is not last:  # often all rows have the same
-            last = headers[at]
-            extra = _header_bytes(last)
-        yield _ROW_BYTES_MAX + extra + (len(key) if key else 0) + (len(value) if value else 0)
+def _sizes(rows: Rows) -> Iterable[int]:
+    """Return what each row takes, at most."""
+    sizes = map(add, _lengths(rows.keys), _lengths(rows.values))
+    if rows.headers is None:
+        return map(_ROW_BYTES_MAX.__add__, sizes)
+    extras, last, extra = list[int](), None, 0
+    for some in rows.headers:
+        if some is not last:  # often all rows have the same
+            last, extra = some, _header_bytes(some)
+        extras.append(_ROW_BYTES_MAX + extra)
+    return map(add, sizes, extras)
+
+
+def _lengths(column: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, column))  # type: ignore[arg-type]
+    except TypeError:  # None has no length
+        return [0 if item is None else len(item) for item in column]
 
 
 def _records(rows: Rows, start: int, stop: int) -> bytes:
-    known, looked = _KNOWN, _VARINTS
-    times: Iterable[bytes] = repeat(looked[0])
-    tails: Iterable[bytes] = repeat(_encoded(()))
-    if not isinstance(rows.timestamps, int):
-        times = _times(rows.timestamps[start:stop])
-    if rows.headers is not None:
-        tails = _tails(rows.headers[start:stop])
-    keys, values = rows.keys[start:stop], rows.values[start:stop]
-    out: list[bytes] = []
-    # Here each row counts: what a function would do once more is done in place.
-    for delta, (key, value, time, tail) in enumerate(zip(keys, values, times, tails, strict=False)):
-        if key is None:
-            key, key_size = b"", _NULL
-        else:
-            size = len(key)
-            key_size = looked[size] if size < known else _long_varint(size)
-        size = 0
-        if value is None:
-            value, value_size = b"", _NULL
-        else:
-            size = len(value)
-            value_size = looked[size] if size < known else _long_varint(size)
-        place = looked[delta] if delta < known else _long_varint(delta)
-        front = b"\0%b%b%b%b%b" % (time, place, key_size, key, value_size)
-        size += len(front) + len(tail)
-        out += (looked[size] if size < known else _long_varint(size), front, value, tail)
-    return b"".join(out)
-
-
-def _times(stamps: Sequence[int]) -> list[bytes]:
-    """Encode how far each is behind the first."""
-    known, looked, first = _KNOWN, _VARINTS, stamps[0]
-    return [
-        looked[since] if 0 <= since < known else _long_varint(since)
-        for since in [stamp - first for stamp in stamps]
-    ]
-
-
-def _tails(headers: Sequence[Headers]) -> list[bytes]:
-    """Encode headers; what is the same object for several rows is encoded once."""
-    last, tail, found = None, b"", list[bytes]()
-    for some in headers:
-        if some is not last:
-            last, tail = some, _encoded(some)
-        found.append(tail)
-    return found
-
-
-def _sized(data: bytes | None) -> bytes:
-    if data is None:
-        return _NULL
-    size = len(data)
-    return (_VARINTS[size] if size < _KNOWN else _long_varint(size)) + data
-
-
-def _encoded(headers: Headers) -> bytes:
-    each = (_sized(name.encode()) + _sized(value) for name, value in headers)
-    return varint(len(headers)) + b"".join(each)
+    stamps, headers = rows.timestamps, rows.headers
+    return encoded_records(
+        rows.keys[start:stop],
+        rows.values[start:stop],
+        None if isinstance(stamps, int) else stamps[start:stop],
+        None if headers is None else headers[start:stop],
+    )

@@ -12,6 +12,7 @@ from mustela.connectors.kafka.columns import Columns
 from mustela.connectors.kafka.writers.batches import Rows
 from mustela.connectors.kafka.writers.hashing import partitions_of
 from mustela.model import Headers
+from mustela.plan.columns import picked
 from mustela.plan.partitions import partition_of
 
 __all__ = ["Joined", "Origin", "Placing", "joined"]
@@ -110,12 +111,11 @@ class Placing:
         if times and min(times) < 1:
             times = [max(1, time) for time in times]
         for place, index in self._indices(columns).items():
-            stamps = now_ms if times is None else [times[at] for at in index]
             rows = Rows(
-                [columns.keys[at] for at in index],
-                [values[at] for at in index],
-                stamps,
-                None if headers is None else [headers[at] for at in index],
+                picked(columns.keys, index),
+                picked(values, index),
+                now_ms if times is None else picked(times, index),
+                None if headers is None else picked(headers, index),
                 Origin(tag, columns, index),
             )
             yield place, rows
@@ -143,7 +143,7 @@ class Placing:
         if isinstance(partitions, int):
             return {(topic, partitions): index}
         if len(index) < len(keys):
-            keys = [keys[at] for at in index]
+            keys = picked(keys, index)
         if partitions is None and None not in keys:
             return self._by_key(topic, keys, index)
         found: dict[tuple[str, int], list[int]] = {}
