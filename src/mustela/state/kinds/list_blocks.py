@@ -102,6 +102,10 @@ def pack_block(keys: Sequence[bytes], times: Sequence[int], values: Sequence[byt
     return _encode((keys, times, values))
 
 
+def _size(column: Sequence[bytes]) -> int:
+    return sum(map(len, column))
+
+
 def cut(
     keys: Sequence[bytes], times: Sequence[int], values: Sequence[bytes], width: int
 ) -> Iterator[slice]:
@@ -117,6 +121,9 @@ def cut(
         >>> list(cut([b"k"] * 4, [1, 2, 9, 10], [b"v"] * 4, 5))
         [slice(0, 2, None), slice(2, 4, None)]
     """
+    if times[-1] - times[0] <= width and _size(keys) + _size(values) <= BLOCK_BYTES_MAX:
+        yield slice(0, len(times))  # which is usual, and each entry need not be looked at
+        return
     ends = list(accumulate(map(add, map(len, keys), map(len, values))))
     start = 0
     while start < len(times):
