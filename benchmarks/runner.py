@@ -31,6 +31,7 @@ from benchmarks.trial import (
     fixed_load,
 )
 from benchmarks.workloads import SEED, Workload
+from mustela.compiled import form
 from mustela.java import find_java
 from mustela.spark.archive import make_archive
 from mustela.spark.jvm import find_archive
@@ -74,7 +75,9 @@ class Order:
         """Names the results: the workload, and what is not as usual."""
         interval = "" if self.commit_ms == USUAL_COMMIT_MS else f"_c{self.commit_ms}"
         only_load = not self.runs and self.load.rate != LoadPlan.rate
-        return f"{self.workload.name}{interval}{f'_r{self.load.rate}' if only_load else ''}"
+        rate = f"_r{self.load.rate}" if only_load else ""
+        compiled = "_compiled" if form().compiled else ""
+        return f"{self.workload.name}{interval}{rate}{compiled}"
 
 
 def turns(contestants: Sequence[Contestant], runs: int) -> Iterator[tuple[int, Contestant]]:

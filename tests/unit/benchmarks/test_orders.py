@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command_line
+from benchmarks import runner
 from benchmarks.results import Results
 from benchmarks.runner import Order
+from mustela.compiled import Form
 
 
 @pytest.fixture
@@ -21,6 +23,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
         return Results(machine={}, workload={})
 
     monkeypatch.setattr(command_line, "run", run)
+    monkeypatch.setattr(runner, "form", lambda: Form(False, "for these tests"))
     return asked
 
 
@@ -43,6 +46,15 @@ def test_intervals_and_partitions_are_combined_and_named(orders: list[Order]) ->
         "count",
         "count_c1000",
     ]
+
+
+def test_what_runs_compiled_is_named_so(
+    orders: list[Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain Python is what the tables show else."""
+    monkeypatch.setattr(runner, "form", lambda: Form(True, "for this test"))
+    command_line.main(["run", "count", "--commit-ms", "1000"])
+    assert [order.name for order in orders] == ["count_c1000_compiled"]
 
 
 def test_further_rates_are_runs_at_a_fixed_load_alone(orders: list[Order]) -> None:
