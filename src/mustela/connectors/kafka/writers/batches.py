@@ -214,9 +214,10 @@ def cut(rows: Rows, batch_bytes: int) -> list[Batch]:
         batch_bytes: What a batch may have before it is compressed.
     """
     count = len(rows.values)
-    # Where all rows go into one batch, which is usual for short ones, no row is looked at.
-    if not count or _fits(rows, batch_bytes):
-        return [Batch(rows, 0, count, _records(rows, 0, count))] if count else []
+    if not count:
+        return []
+    if _fits(rows, batch_bytes):  # which is usual for short ones, and no row is looked at
+        return [Batch(rows, 0, count, _records(rows, 0, count))]
     found, start = list[Batch](), 0
     ends = list(accumulate(_sizes(rows)))
     while start < count:

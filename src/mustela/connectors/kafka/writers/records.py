@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from mustela.connectors.kafka.writers.wire import uvarint
 from mustela.model import Headers
 
 __all__ = ["encoded_records", "varint"]
@@ -12,16 +13,7 @@ __all__ = ["encoded_records", "varint"]
 
 def varint(number: int) -> bytes:
     """Encode a number whose sign is in its last bit."""
-    return _uvarint(number << 1 ^ number >> 63)
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return uvarint(number << 1 ^ number >> 63)
 
 
 _KNOWN = 1 << 14
@@ -33,7 +25,7 @@ _VARINTS = [varint(number) for number in range(_KNOWN)]
 def _halves() -> tuple[list[bytes], list[bytes]]:
     """Return the last two and the first two of four bytes, for those who have long rows."""
     low = [bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(_KNOWN)]
-    return low, [_uvarint(high) for high in range(_KNOWN)]
+    return low, [uvarint(high) for high in range(_KNOWN)]
 
 
 def _long_varint(number: int) -> bytes:
@@ -42,7 +34,7 @@ def _long_varint(number: int) -> bytes:
     if _KNOWN <= coded < _KNOWN << 14:
         low, high = _halves()
         return low[coded & 0x3FFF] + high[coded >> 14]
-    return _uvarint(coded)
+    return uvarint(coded)
 
 
 _NULL = varint(-1)
