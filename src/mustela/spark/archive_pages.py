@@ -1,16 +1,17 @@
 """Pages of the archive of classes that only a start needs, given back while the application runs.
 
-A start touches nearly all of the archive, 80 MB; what runs then needs a third of it. Pages that the
-JVM only reads are the file's: when they are dropped nothing is lost, and who touches one again gets
-it from the kernel's cache. Java has no call for this, but one that its own mapped files use. Where
-a Java has none, the pages stay.
+A start touches nearly all of the archive, 80 MB; what runs then needs a few, and each collection of
+garbage touches 30 again. Pages that the JVM only reads are the file's: when they are dropped
+nothing is lost, and who touches one again gets it from the kernel's cache. Java has no call for
+this, but one that its own mapped files use. Where a Java has none, the pages stay.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from mmap import PAGESIZE
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -19,10 +20,13 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
 __all__ = ["ArchivePages", "read_only_spans"]
 
-_FIRST_S: Final = 1.0
-"""A backlog soon wants the memory that the start has left; each wait is twice the one before."""
-_EVERY_S: Final = 60.0
-"""A job, or a collection of garbage, touches many pages again. Dropping all takes milliseconds."""
+_LOOK_S: Final = 0.25
+"""A look reads one number. A backlog soon wants what the start has left behind."""
+_TOUCHED_MAX: Final = 16 << 20
+"""So many bytes may be touched again before all are dropped, which takes a millisecond: a
+collection of garbage is more, what runs between two of them is less."""
+_SHARED: Final = 2
+"""Which number of a process' ``statm`` tells how many pages of files it has mapped."""
 _SUFFIX: Final = ".jsa"
 _READ_ONLY: Final = "r--p"
 _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+\s*(.*)")
@@ -61,7 +65,9 @@ class ArchivePages:
     """
 
     def __init__(self, context: Any) -> None:
-        self._context = context
+        self._gateway, self._lang = context._gateway, context._jvm.java.lang
+        self._process = Path(f"/proc/{self._gateway.proc.pid}")
+        self._drop: Callable[[], None] | None = None
         self._closed = Event()
         Thread(target=self._run, name="mustela-archive-pages", daemon=True).start()
 
@@ -76,22 +82,40 @@ class ArchivePages:
             OSError: If the JVM is gone.
             Py4JError: If it is, or if this Java cannot.
         """
-        gateway, lang = self._context._gateway, self._context._jvm.java.lang
-        with Path(f"/proc/{gateway.proc.pid}/smaps").open(encoding="utf-8") as smaps:
+        if self._drop is None:
+            self._drop = self._dropping()
+        self._drop()
+
+    def _dropping(self) -> Callable[[], None]:
+        """Return what drops the pages; what it needs of Java is looked up once."""
+        with (self._process / "smaps").open(encoding="utf-8") as smaps:
             spans = read_only_spans(smaps)
-        types = gateway.new_array(lang.Class, 2)
+        array, lang = self._gateway.new_array, self._lang
+        types = array(lang.Class, 2)
         types[0] = types[1] = lang.Long.TYPE
         owner = lang.Class.forName("java.nio.MappedMemoryUtils")
         unload = owner.getDeclaredMethod("unload0", types)
         unload.setAccessible(True)
+        calls: list[Any] = []
         for span in spans:
-            arguments = gateway.new_array(lang.Object, 2)
+            arguments = array(lang.Object, 2)
             arguments[0], arguments[1] = span
-            unload.invoke(None, arguments)
+            calls.append(arguments)
+
+        def drop() -> None:
+            for arguments in calls:
+                unload.invoke(None, arguments)
+
+        return drop
+
+    def _mapped_bytes(self) -> int:
+        """Return how many bytes of files are mapped in the JVM."""
+        return int((self._process / "statm").read_text().split()[_SHARED]) * PAGESIZE
 
     def _run(self) -> None:
-        wait_s = _FIRST_S
+        left = 0
         with suppress(AttributeError, OSError, Py4JError):  # not our JVM, gone, or another Java
-            while not self._closed.wait(wait_s):
-                self.give_back()
-                wait_s = min(2 * wait_s, _EVERY_S)
+            while not self._closed.wait(_LOOK_S):
+                if self._mapped_bytes() > left + _TOUCHED_MAX:
+                    self.give_back()
+                    left = self._mapped_bytes()
