@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,13 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The parsed file."""
-        return ast.parse(self.text, filename=self.name)
+        """The parsed file: many objects that live as long as the tests, and are no garbage."""
+        gc.disable()
+        try:
+            return ast.parse(self.text, filename=self.name)
+        finally:
+            gc.freeze()
+            gc.enable()
 
     @property
     def in_package(self) -> bool:

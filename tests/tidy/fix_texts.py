@@ -31,6 +31,8 @@ class Text:
 
 def fixes(source: Source) -> Iterator[Text]:
     """Yield what is given as ``fix=``, and all texts that the name given there may stand for."""
+    if "fix=" not in source.text and "FIX" not in source.text:
+        return
     names: set[str] = set()
     for node in ast.walk(source.tree):
         if isinstance(node, ast.keyword) and node.arg == "fix":
