@@ -15,7 +15,13 @@ import pytest
 from mustela.java import find_java
 from mustela.spark import archive as archives
 from mustela.spark.archive import make_aside
-from mustela.spark.jvm import MODULE_OPTIONS, archive_name, archive_sum, find_archive
+from mustela.spark.jvm import (
+    MODULE_OPTIONS,
+    archive_directory,
+    archive_name,
+    archive_sum,
+    find_archive,
+)
 from tests.integration.own_process import run_quietly
 from tests.patience import PATIENCE_S
 
@@ -182,8 +188,12 @@ def test_a_killed_start_leaves_what_the_next_one_deletes(tmp_path: Path, tempora
 def test_a_start_uses_an_archive_of_classes_and_survives_a_bad_one(tmp_path: Path) -> None:
     """A cut file and bytes that are no archive cost time, and nothing else."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    alone = archive_directory(variables) / "an-archive-that-is-gone.seen"
+    alone.parent.mkdir(parents=True)
+    alone.touch()
     make_aside(variables)
     assert archives._MAKERS[-1].wait(PATIENCE_S) == 0
+    assert not alone.exists()
     archive = find_archive(find_java(), variables)
     assert archive is not None
     # Elsewhere than where it belongs all of it would be written; so two thirds can be dropped.

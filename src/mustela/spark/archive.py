@@ -66,7 +66,9 @@ def make_archive() -> Path:
     known = sorted(directory.glob("*.jsa"), key=lambda file: -file.stat().st_mtime)
     for old in known[_KEPT:]:
         old.unlink(missing_ok=True)
-        old.with_suffix(".seen").unlink(missing_ok=True)
+    for note in directory.glob("*.seen"):
+        if not note.with_suffix(".jsa").exists():
+            note.unlink(missing_ok=True)
     return target
 
 

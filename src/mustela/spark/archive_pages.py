@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import FileIO
 from mmap import PAGESIZE
 from pathlib import Path
 from threading import Event, Thread
@@ -21,7 +22,7 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 __all__ = ["ArchivePages", "read_only_spans"]
 
 _LOOK_S: Final = 0.25
-"""A look reads one number. A backlog soon wants what the start has left behind."""
+"""A look takes 0.1 ms. A backlog soon wants what the start has left behind."""
 _TOUCHED_MAX: Final = 16 << 20
 """So many bytes may be touched again before all are dropped, which takes a millisecond: a
 collection of garbage is more, what runs between two of them is less."""
@@ -65,8 +66,7 @@ class ArchivePages:
     """
 
     def __init__(self, context: Any) -> None:
-        self._gateway, self._lang = context._gateway, context._jvm.java.lang
-        self._process = Path(f"/proc/{self._gateway.proc.pid}")
+        self._context = context
         self._drop: Callable[[], None] | None = None
         self._closed = Event()
         Thread(target=self._run, name="mustela-archive-pages", daemon=True).start()
@@ -88,9 +88,9 @@ class ArchivePages:
 
     def _dropping(self) -> Callable[[], None]:
         """Return what drops the pages; what it needs of Java is looked up once."""
-        with (self._process / "smaps").open(encoding="utf-8") as smaps:
+        with self._seen("smaps").open(encoding="utf-8") as smaps:
             spans = read_only_spans(smaps)
-        array, lang = self._gateway.new_array, self._lang
+        array, lang = self._context._gateway.new_array, self._context._jvm.java.lang
         types = array(lang.Class, 2)
         types[0] = types[1] = lang.Long.TYPE
         owner = lang.Class.forName("java.nio.MappedMemoryUtils")
@@ -108,14 +108,24 @@ class ArchivePages:
 
         return drop
 
-    def _mapped_bytes(self) -> int:
-        """Return how many bytes of files are mapped in the JVM."""
-        return int((self._process / "statm").read_text().split()[_SHARED]) * PAGESIZE
+    def _seen(self, name: str) -> Path:
+        """Return the file in which the system tells something about the JVM."""
+        return Path(f"/proc/{self._context._gateway.proc.pid}", name)
 
     def _run(self) -> None:
-        left = 0
         with suppress(AttributeError, OSError, Py4JError):  # not our JVM, gone, or another Java
+            self._look()
+
+    def _look(self) -> None:
+        left = 0
+        with self._seen("statm").open("rb", buffering=0) as statm:
             while not self._closed.wait(_LOOK_S):
-                if self._mapped_bytes() > left + _TOUCHED_MAX:
+                if _mapped_bytes(statm) > left + _TOUCHED_MAX:
                     self.give_back()
-                    left = self._mapped_bytes()
+                    left = _mapped_bytes(statm)
+
+
+def _mapped_bytes(statm: FileIO) -> int:
+    """Return how many bytes of files a process has mapped now."""
+    statm.seek(0)
+    return int(statm.readall().split()[_SHARED]) * PAGESIZE
