@@ -9,25 +9,23 @@ this, but one that its own mapped files use. Where a Java has none, the pages st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from io import FileIO
-from mmap import PAGESIZE
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 
+from mustela.state.resident import mapped_bytes
+
 __all__ = ["ArchivePages", "read_only_spans"]
 
 _LOOK_S: Final = 0.25
 """A look takes 0.1 ms. A backlog soon wants what the start has left behind."""
 _TOUCHED_MAX: Final = 16 << 20
-"""So many bytes may be touched again before all are dropped, which takes a millisecond: a
+"""So many bytes may be touched again before all are dropped, which takes milliseconds: a
 collection of garbage is more, what runs between two of them is less."""
-_SHARED: Final = 2
-"""Which number of a process' ``statm`` tells how many pages of files it has mapped."""
 _SUFFIX: Final = ".jsa"
 _READ_ONLY: Final = "r--p"
 _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \S+\s*(.*)")
@@ -67,7 +65,6 @@ class ArchivePages:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self._drop: Callable[[], None] | None = None
         self._closed = Event()
         Thread(target=self._run, name="mustela-archive-pages", daemon=True).start()
 
@@ -82,50 +79,24 @@ class ArchivePages:
             OSError: If the JVM is gone.
             Py4JError: If it is, or if this Java cannot.
         """
-        if self._drop is None:
-            self._drop = self._dropping()
-        self._drop()
-
-    def _dropping(self) -> Callable[[], None]:
-        """Return what drops the pages; what it needs of Java is looked up once."""
-        with self._seen("smaps").open(encoding="utf-8") as smaps:
+        gateway, lang = self._context._gateway, self._context._jvm.java.lang
+        with Path(f"/proc/{gateway.proc.pid}/smaps").open(encoding="utf-8") as smaps:
             spans = read_only_spans(smaps)
-        array, lang = self._context._gateway.new_array, self._context._jvm.java.lang
-        types = array(lang.Class, 2)
+        types = gateway.new_array(lang.Class, 2)
         types[0] = types[1] = lang.Long.TYPE
         owner = lang.Class.forName("java.nio.MappedMemoryUtils")
         unload = owner.getDeclaredMethod("unload0", types)
         unload.setAccessible(True)
-        calls: list[Any] = []
         for span in spans:
-            arguments = array(lang.Object, 2)
+            arguments = gateway.new_array(lang.Object, 2)
             arguments[0], arguments[1] = span
-            calls.append(arguments)
-
-        def drop() -> None:
-            for arguments in calls:
-                unload.invoke(None, arguments)
-
-        return drop
-
-    def _seen(self, name: str) -> Path:
-        """Return the file in which the system tells something about the JVM."""
-        return Path(f"/proc/{self._context._gateway.proc.pid}", name)
+            unload.invoke(None, arguments)
 
     def _run(self) -> None:
-        with suppress(AttributeError, OSError, Py4JError):  # not our JVM, gone, or another Java
-            self._look()
-
-    def _look(self) -> None:
         left = 0
-        with self._seen("statm").open("rb", buffering=0) as statm:
+        with suppress(AttributeError, OSError, Py4JError):  # not our JVM, gone, or another Java
+            process = self._context._gateway.proc.pid
             while not self._closed.wait(_LOOK_S):
-                if _mapped_bytes(statm) > left + _TOUCHED_MAX:
+                if mapped_bytes(process) > left + _TOUCHED_MAX:
                     self.give_back()
-                    left = _mapped_bytes(statm)
-
-
-def _mapped_bytes(statm: FileIO) -> int:
-    """Return how many bytes of files a process has mapped now."""
-    statm.seek(0)
-    return int(statm.readall().split()[_SHARED]) * PAGESIZE
+                    left = mapped_bytes(process)

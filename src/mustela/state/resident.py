@@ -17,14 +17,15 @@ from typing import Any, Final
 
 from mustela.state.lmdb_files import DATA_FILE
 
-__all__ = ["MAPPED_MAX", "let_go_of_mapped_files"]
+__all__ = ["MAPPED_MAX", "let_go_of_mapped_files", "mapped_bytes"]
 
 MAPPED_MAX: Final = 48 << 20
 """Bytes of files that may stay mapped in a process, including its own code."""
 
-_STATM: Final = Path("/proc/self/statm")
 _MAPS: Final = Path("/proc/self/maps")
 _SHARED: Final = 2
+_STATM_BYTES: Final = 256
+"""More than seven numbers are."""
 
 
 def let_go_of_mapped_files(most: int = MAPPED_MAX) -> int:
@@ -39,7 +40,7 @@ def let_go_of_mapped_files(most: int = MAPPED_MAX) -> int:
         For how many files pages were unmapped; 0 if the process cannot read its own map.
     """
     library = _library()
-    if library is None or _mapped_bytes() <= most:
+    if library is None or mapped_bytes() <= most:
         return 0
     return sum(library.madvise(*area, mmap.MADV_DONTNEED) == 0 for area in _areas())
 
@@ -53,9 +54,21 @@ def _library() -> Any:
     return library
 
 
-def _mapped_bytes() -> int:
-    """Return how many bytes of files are mapped."""
-    return int(_STATM.read_text().split()[_SHARED]) * mmap.PAGESIZE
+def mapped_bytes(process: int | str = "self") -> int:
+    """Return how many bytes of files a process has mapped, as Linux tells it.
+
+    Raises:
+        OSError: If there is no such process.
+
+    Example:
+        >>> mapped_bytes() % mmap.PAGESIZE
+        0
+    """
+    told = os.open(f"/proc/{process}/statm", os.O_RDONLY | os.O_CLOEXEC)  # a third of `Path`'s time
+    try:
+        return int(os.read(told, _STATM_BYTES).split()[_SHARED]) * mmap.PAGESIZE
+    finally:
+        os.close(told)
 
 
 def _areas() -> list[tuple[int, int]]:
