@@ -99,6 +99,23 @@ def test_a_start_prints_nothing(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+_LEARN = """
+print(type(context._jvm.org.apache.spark.ml.feature.VectorAssembler).__name__)
+context.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "found"), [("", "JavaPackage"), ("import pyspark.ml", "JavaClass")]
+)
+def test_jars_for_machine_learning_are_there_for_who_imports_it(
+    tmp_path: Path, before: str, found: str
+) -> None:
+    """Any other program does without what their directories take in memory."""
+    done = _start(tmp_path, before + _START.replace("context.stop()", _LEARN))
+    assert (done.stdout, done.stderr) == (f"3 True\n{found}\n", "")
+
+
 def test_what_only_sparks_launcher_knows_is_left_to_it(tmp_path: Path) -> None:
     """A program that gives the launcher arguments gets the launcher."""
     done = _start(tmp_path, PYSPARK_SUBMIT_ARGS="pyspark-shell")

@@ -65,6 +65,12 @@ _SPARK = """
 `spark.*` holds Spark's own properties. In the environment `_` stands for the dot, and Spark's
 capitals are put back where the name is known: `MUSTELA__SPARK__DRIVER_MAXRESULTSIZE` is
 `spark.driver.maxResultSize`. A name with small letters is taken as written.
+
+The JVM of an application on one host does not open Spark's jars for Hive, machine learning and
+clusters, unless the program has imported `pyspark.ml`, `pyspark.mllib` or `pyspark.pandas` before
+it starts the application, or a property brings code or names Hive: `spark.jars`, `spark.plugins`,
+`spark.extraListeners`, `spark.sql.extensions`, `spark.sql.catalog`, `spark.sql.hive`,
+`spark.hadoop.hive` and what begins so.
 """
 
 _REGISTRY = """

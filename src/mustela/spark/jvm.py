@@ -15,6 +15,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping
@@ -29,6 +30,7 @@ from xxhash import xxh3_64
 from mustela.java import Java, user_cache
 from mustela.logs.options import LogOptions
 from mustela.processes import boot_id
+from mustela.spark.jars import class_path, wants_all
 from mustela.spark.jvm_log import relay
 
 __all__ = [
@@ -258,7 +260,9 @@ def _command(
     return [
         str(java.executable),
         "-cp",
-        f"{_spark()}/jars/*",
+        os.pathsep.join(
+            map(str, class_path(_spark(), everything=wants_all(properties, sys.modules)))
+        ),
         f"-Xmx{properties.get('spark.driver.memory', '1g')}",
         *classes,
         f"-Djava.io.tmpdir={scratch}",
@@ -288,8 +292,11 @@ def archive_directory(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def archive_name(java: Java) -> str:
-    """Return the first part of an archive's name: what it was made for."""
-    jars = sorted((_spark() / "jars").glob("*.jar"))
+    """Return the first part of an archive's name: what it was made for.
+
+    To a class path with all jars it does not fit; such a JVM passes it over.
+    """
+    jars = class_path(_spark())
     said = [str(java.home), java.version, str(_spark())]
     said += [f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ __all__ = [
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _HEAP_LOCAL = (
-    " -Xmn16m -Xms56m -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
+    " -Xmn8m -Xms48m -XX:MinHeapFreeRatio=25 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
     " -XX:TrimNativeHeapInterval=10000"
 )
 """The JVM's heap where records go by file. The young generation is all touched, however little is

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mustela.config.sparkjars import is_spare
 from mustela.deploy.image.errors import DistributionError, ImageError
-from mustela.deploy.image.jars import is_left_out
 from mustela.deploy.image.trees import EXECUTABLE_MODE, FILE_MODE, Entry, Tree
 
 __all__ = ["PREFIX", "Environment", "Installed", "distribution_tree", "environment_tree"]
@@ -29,6 +29,7 @@ PREFIX = "opt/mustela"
 """Of the virtual environment in an image."""
 
 _SITE = re.compile(r"python3\.(\d+)")
+_JARS = "pyspark/jars/"
 _OF_THE_MACHINE = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
 _SCRIPT = """#!/{prefix}/bin/python
 import sys
@@ -152,6 +153,10 @@ def environment_tree(python: str, version: tuple[int, int]) -> Tree:
     return tree
 
 
+def _is_spare(path: str) -> bool:
+    return path.startswith(_JARS) and is_spare(path.removeprefix(_JARS))
+
+
 def distribution_tree(
     installed: Installed, python: tuple[int, int], *, all_jars: bool = True
 ) -> Tree:
@@ -167,7 +172,7 @@ def distribution_tree(
     """
     site = f"{PREFIX}/lib/python{python[0]}.{python[1]}/site-packages"
     files = _editable_files if _is_editable(installed) else _recorded_files
-    entries = [one for one in files(installed) if all_jars or not is_left_out(one[0])]
+    entries = [one for one in files(installed) if all_jars or not _is_spare(one[0])]
     tree = Tree(
         Entry(path=_place(path, site), content=content, mode=_mode(content))
         for path, content in entries

@@ -20,6 +20,7 @@ import pytest
 from mustela import App
 from mustela.cli.image import ImageOptionError
 from mustela.cli.main import main
+from mustela.config.sparkjars import SPARE_JARS, is_spare
 from mustela.deploy.image import build
 from mustela.deploy.image.errors import (
     BaseError,
@@ -28,7 +29,6 @@ from mustela.deploy.image.errors import (
     ImageLockError,
     ImageSecretError,
 )
-from mustela.deploy.image.jars import NOT_LOADED, is_left_out
 from mustela.deploy.manifests import Deployment, manifests
 from mustela.errors import UsageError
 from tests.unit.deploy.image.world import (
@@ -240,9 +240,9 @@ def test_each_pattern_of_jars_is_of_this_pyspark() -> None:
     assert found.origin is not None
     jars = Path(found.origin).parent / "jars"
     names = [str(file.relative_to(jars)) for file in jars.rglob("*.jar")]
-    for pattern in NOT_LOADED:
+    for pattern in SPARE_JARS:
         assert any(fnmatchcase(name, pattern) for name in names), pattern
-    kept = [name for name in names if not is_left_out(f"pyspark/jars/{name}")]
+    kept = [name for name in names if not is_spare(name)]
     assert {"spark-core", "spark-sql", "scala-library", "py4j", "netty-transport"} <= {
         re.split(r"_2\.13|-\d", name)[0] for name in kept
     }

@@ -2,18 +2,17 @@
 
 PySpark brings 400 MB of jars: also those for machine learning, for Hive, for Spark Connect, and for
 clusters of Kubernetes and YARN. Mustela runs jobs on Spark's core; what it needs of the others was
-seen by running applications without them.
+seen by running applications without them. Images leave them out, and the JVM of an application
+on one host does not open them: it would keep the table of contents of each.
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-__all__ = ["NOT_LOADED", "is_left_out"]
+__all__ = ["SPARE_JARS", "is_spare"]
 
-_JARS = "pyspark/jars/"
-
-NOT_LOADED = (
+SPARE_JARS = (
     # machine learning and graphs
     "JLargeArrays-*",
     "JTransforms-*",
@@ -60,19 +59,14 @@ NOT_LOADED = (
 """Patterns of file names."""
 
 
-def is_left_out(path: str) -> bool:
-    """Whether a file of PySpark is a jar that no application loads.
+def is_spare(name: str) -> bool:
+    """Whether a jar of Spark's is one that no application loads.
 
     Args:
-        path: The file, from the directory of packages.
+        name: The file, from the directory of Spark's jars.
 
     Example:
-        >>> is_left_out("pyspark/jars/breeze_2.13-2.1.0.jar")
-        True
-        >>> is_left_out("pyspark/jars/spark-core_2.13-4.2.1.jar")
-        False
+        >>> is_spare("breeze_2.13-2.1.0.jar"), is_spare("spark-core_2.13-4.2.1.jar")
+        (True, False)
     """
-    if not path.startswith(_JARS):
-        return False
-    name = path.removeprefix(_JARS)
-    return any(fnmatchcase(name, pattern) for pattern in NOT_LOADED)
+    return any(fnmatchcase(name, pattern) for pattern in SPARE_JARS)
