@@ -135,6 +135,87 @@ sys.stdin.read()
     _wait_until_gone(*pids)
 
 
+_DOZE = """
+import time
+
+def told():
+    with open(f"/proc/{early}/cmdline") as words, open(f"/proc/{early}/smaps_rollup") as sizes:
+        anonymous = sum(int(line.split()[1]) for line in sizes if line.startswith("Pss_Anon"))
+        return "dozing" in words.read(), anonymous
+
+def wait_until(dozes):
+    for _ in range(600):
+        if told()[0] is dozes:
+            return
+        time.sleep(0.05)
+    raise AssertionError(told())
+
+assert run(parents) == {early}
+awake = told()[1]
+wait_until(True)
+"""
+
+
+def test_one_that_is_asked_for_nothing_dozes_and_wakes_up_for_the_next_worker() -> None:
+    """It is the same process, with hardly any memory; its workers go on, and Spark ends them."""
+    rest = """
+asleep = told()[1]
+assert asleep < min(8000, awake / 3), (awake, asleep)
+def workers(_rows):
+    yield os.getpid()
+before = run(workers)
+assert run(parents) == {early}
+assert told()[0]
+for worker in before:
+    os.kill(worker, signal.SIGKILL)
+while any(os.path.exists(f"/proc/{worker}") for worker in before):
+    time.sleep(0.01)
+for _ in range(100):
+    try:
+        after = run(workers)
+        break
+    except Exception:
+        time.sleep(0.1)
+assert not before & after
+assert run(parents) == {early}
+wait_until(True)
+children = Path(f"/proc/{early}/task/{early}/children").read_text().split()
+print(early, *children)
+context.stop()
+"""
+    early, *workers = map(int, run_quietly(_OPEN + _DOZE + rest).split())
+    assert workers
+    _wait_until_gone(early, *workers)
+
+
+@pytest.mark.parametrize("whom", ["the driver", "the parent"])
+def test_nothing_is_left_of_workers_whose_parent_dozes(whom: str) -> None:
+    """Neither if the driver is killed, nor if the parent is told to end."""
+    rest = """
+children = Path(f"/proc/{early}/task/{early}/children").read_text().split()
+(path,) = [p for p in Path(f"/proc/{early}/cmdline").read_text().split(chr(0)) if ".sock" in p]
+print(early, *children, path, flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", _OPEN + _DOZE + rest],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as driver:
+        assert driver.stdout is not None
+        *pids, path = driver.stdout.readline().decode().split()
+        assert len(pids) == 3
+        assert Path(path).is_socket()
+        if whom == "the driver":
+            driver.send_signal(signal.SIGKILL)
+        else:
+            os.kill(int(pids[0]), signal.SIGTERM)
+        _wait_until_gone(*map(int, pids))
+        assert not Path(path).exists()
+        driver.kill()
+
+
 def test_one_that_does_not_wait_is_not_waited_for(tmp_path: Path) -> None:
     """Then who asks goes on by itself."""
     assert not hand_over(tmp_path / "nobody", [])

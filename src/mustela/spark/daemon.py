@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mustela.spark.early import EARLY, hand_over, wait_for_spark
+from mustela.spark.forks import AGAIN, Sockets, can_serve, open_sockets, serve
 from mustela.spark.garbage import GARBAGE
 
 Worker = Callable[[socket.socket, bool], int]
@@ -109,13 +110,23 @@ def without_archives(path: list[str]) -> list[str]:
 
 def main() -> None:
     """Import, freeze what was imported, and serve Spark."""
-    if sys.argv[1:2] == ["--early"]:
-        if not wait_for_spark(Path(sys.argv[2]), _prepare, _run_alone, int(sys.argv[3])):
+    words = sys.argv[1:]
+    if words[:1] == [AGAIN]:
+        sys.argv[1:] = words[3:]
+        _prepare()
+        _serve(Sockets.of(words[1:3]))
+        return
+    if words[:1] == ["--early"]:
+        held = wait_for_spark(Path(words[1]), _prepare, _run_alone, int(words[2]))
+        if held is None:
             return
         sys.path[:] = without_archives(sys.path)
+        if can_serve():
+            _serve(open_sockets(held))
+            return
     else:
         early = os.environ.pop(EARLY, "")
-        if early and hand_over(Path(early), sys.argv[1:]):
+        if early and hand_over(Path(early), words):
             return
         _prepare()
     from pyspark import daemon
@@ -123,6 +134,12 @@ def main() -> None:
     daemon.worker = used_again(daemon.worker)
     leave_garbage(daemon)
     daemon.manager()
+
+
+def _serve(sockets: Sockets) -> None:
+    from pyspark import daemon
+
+    serve(sockets, used_again(daemon.worker))
 
 
 def _run_alone(task: bytes) -> None:

@@ -146,7 +146,7 @@ def _write(pipe: int, data: bytes) -> None:
 
 def wait_for_spark(
     path: Path, prepare: Callable[[], object], run: Callable[[bytes], object], life: int
-) -> bool:
+) -> int | None:
     """Prepare, and wait until Spark asks; then go on with its pipes and its environment.
 
     Args:
@@ -156,7 +156,8 @@ def wait_for_spark(
         life: An end of a pipe: whoever has it is the driver's worker, or may become its parent.
 
     Returns:
-        Whether it asked; else the driver is gone.
+        The connection to who asked, which lasts as long as this process and all of its children,
+        or None if the driver is gone.
     """
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
@@ -168,7 +169,7 @@ def wait_for_spark(
             if sys.stdin in ready:
                 task = _read_task()
                 if task is None:
-                    return False
+                    return None
                 _fork(task, run)
                 life = _let_go(life)
                 continue
@@ -179,7 +180,7 @@ def wait_for_spark(
         path.unlink()
     _let_go(life)
     _take(asking)
-    return True
+    return asking.detach()
 
 
 def _let_go(end: int) -> int:
@@ -228,7 +229,7 @@ def _fork(task: bytes, run: Callable[[bytes], object]) -> None:
 
 
 def _take(asking: socket.socket) -> None:
-    """Take over what Spark's child has; the connection stays open as long as this process lives."""
+    """Take over what Spark's child has."""
     head, files, _, _ = socket.recv_fds(asking, _LENGTH.size, len(_STREAMS))
     (length,) = _LENGTH.unpack(head)
     with asking.makefile("rb") as stream:
@@ -243,7 +244,6 @@ def _take(asking: socket.socket) -> None:
     added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [entry for entry in added if entry and entry not in sys.path]
     asking.sendall(_TAKEN)
-    asking.detach()
 
 
 def hand_over(path: Path, arguments: Sequence[str]) -> bool:
