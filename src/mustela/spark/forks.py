@@ -31,7 +31,7 @@ AGAIN: Final = "--again"
 
 _MODULE: Final = "mustela.spark.daemon"
 _NUMBER: Final = struct.Struct("!i")
-_QUIET_S: Final = 5.0
+_QUIET_S: Final = 2.0
 _RETRY_S: Final = 1.0
 _BACKLOG: Final = 1024
 
