@@ -56,6 +56,17 @@ def end_when_told(path: str) -> None:
         end(path, 1)
 
     signal.signal(signal.SIGTERM, told)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def become(command: list[str]) -> None:
+    """Run another program in this process; who tells it to end is heard as soon as it listens.
+
+    Args:
+        command: The program and its arguments.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    os.execv(command[0], command)
 
 
 def main(listening: int, path: str, back: list[str]) -> None:
@@ -69,7 +80,7 @@ def main(listening: int, path: str, back: list[str]) -> None:
         if 0 in ready:
             end_worker(path)
         elif ready:
-            os.execv(back[0], back)
+            become(back)
 
 
 if __name__ == "__main__":

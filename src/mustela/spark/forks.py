@@ -136,7 +136,7 @@ def _doze(sockets: Sockets, path: str) -> None:
     for number in kept:
         os.set_inheritable(number, True)
     script = [sys.executable, "-I", "-S", dozing.__file__]
-    os.execv(sys.executable, [*script, str(sockets.listening.fileno()), path, *back])
+    dozing.become([*script, str(sockets.listening.fileno()), path, *back])
 
 
 def _fork(sockets: Sockets, worker: Worker) -> None:

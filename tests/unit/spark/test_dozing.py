@@ -19,6 +19,11 @@ from tests.patience import PATIENCE_S
 pytestmark = pytest.mark.slow
 
 
+def _as_a_parent() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+
 @contextmanager
 def asleep(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One that waits at a socket, in a group of its own; it becomes one that says so."""
@@ -33,7 +38,7 @@ def asleep(path: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdout=subprocess.PIPE,
             pass_fds=[number],
             process_group=0,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+            preexec_fn=_as_a_parent,
         ) as process:
             try:
                 yield process
