@@ -55,7 +55,7 @@ def test_an_application_with_too_few_open_files_says_so_and_runs_with_more(
             text=True,
         )
 
-    few = start(256)
+    few = start(176)
     _, said = few.communicate(timeout=PATIENCE_S)
     assert few.returncode == ExitCode.ENVIRONMENT, said
     assert "OPEN_FILES" in said

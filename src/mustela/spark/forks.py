@@ -100,9 +100,9 @@ def serve(sockets: Sockets, worker: Worker) -> None:
         worker: Runs the tasks that come over a connection, until it returns anything but 0.
     """
     path = sockets.listening.getsockname()
-    dozing.end_when_told(path)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    dozing.end_when_told(path)
     poller = select.poll()
     for number in (0, sockets.listening.fileno()):
         poller.register(number, select.POLLIN)

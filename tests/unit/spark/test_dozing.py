@@ -77,7 +77,11 @@ def test_it_ends_all_workers_when_it_is_told_to_end(tmp_path: Path) -> None:
     """As a group, like Spark's own."""
     path = tmp_path / "socket"
     with asleep(path) as process:
-        worker = subprocess.Popen(["sleep", "1000"], process_group=process.pid)
+        worker = subprocess.Popen(
+            ["sleep", "1000"],
+            process_group=process.pid,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # as workers do
+        )
         process.terminate()
         assert process.wait(PATIENCE_S) == 1
         assert worker.wait(PATIENCE_S) == -signal.SIGHUP
