@@ -1,8 +1,8 @@
 """The parent of the workers while nothing is asked of it: a few megabytes, and the same process.
 
 Run as a script without Python's site packages, by `mustela.spark.forks`, with the number of the
-listening socket, its path, and what to become when somebody connects. It imports next to nothing:
-not even annotations that are not evaluated.
+listening socket, its path, and what to become when somebody connects. What it does not import it
+does not keep in memory.
 """
 
 import os
