@@ -19,10 +19,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from mustela.spark.early import EARLY, hand_over, wait_for_spark
-from mustela.spark.forks import AGAIN, Sockets, can_serve, open_sockets, serve
+from mustela.spark.forks import AGAIN, Sockets, Worker, can_serve, open_sockets, serve
 from mustela.spark.garbage import GARBAGE
 
-Worker = Callable[[socket.socket, bool], int]
 UnraisableHook = Callable[[Any], object]
 
 _MODULES = (

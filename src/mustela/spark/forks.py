@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from mustela.spark import dozing
 
-__all__ = ["AGAIN", "Sockets", "can_serve", "open_sockets", "serve"]
+__all__ = ["AGAIN", "Sockets", "Worker", "can_serve", "open_sockets", "serve"]
 
 AGAIN: Final = "--again"
 """The first argument of a parent that one which dozed has become."""
@@ -36,6 +36,7 @@ _RETRY_S: Final = 1.0
 _BACKLOG: Final = 1024
 
 Worker = Callable[[socket.socket, bool], int]
+"""Runs a task that comes over a connection; 0 for another one to follow."""
 
 
 class Sockets(NamedTuple):
