@@ -18,12 +18,12 @@ from confluent_kafka import KafkaException, TopicPartition
 from mustela.cli.main import main
 from mustela.connectors.kafka.admin import KafkaAdmin, TopicSpec
 from mustela.errors import MustelaError
-from mustela.model import TopicPartition as Place
 from mustela_dev.broker.settings import LOGS_DIRECTORY
 from tests.faults.kinds.kind import Kind
 from tests.faults.life import Life, require
 from tests.faults.process import ChildEndedError
 from tests.faults.shocks.shock import Profile, Shock
+from tests.integration.kafka_rows import await_settled
 from tests.patience import PATIENCE_S
 
 __all__ = ["SHOCKS"]
@@ -62,25 +62,14 @@ def expire(life: Life, admin: KafkaAdmin) -> str:
     campaign = life.campaign
     campaign.feeder.write(200)
     places = [(campaign.input, p) for p in range(campaign.partitions("in"))]
-    ends = _stable_ends(admin, places)
+    await_settled({"bootstrap.servers": campaign.servers}, campaign.input)
+    ends = admin.end_offsets(places)
     wanted = [TopicPartition(place.topic, place.partition, end) for place, end in ends.items()]
     for future in admin._admin.delete_records(wanted).values():
         future.result(PATIENCE_S)
     first = admin.earliest_offsets(places)
     require(first == ends, f"the logs begin at {first}")
     return f"all is deleted up to {list(ends.values())}"
-
-
-def _stable_ends(admin: KafkaAdmin, places: list[tuple[str, int]]) -> dict[Place, int]:
-    """Return where records end, behind the markers of a commit that has returned.
-
-    The broker writes them a moment later: until then the last stable offset is the one before.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while (ends := admin.end_offsets(places)) != admin.high_watermarks(places):
-        require(time.monotonic() < deadline, f"a transaction is open behind {ends}")
-        time.sleep(0.02)
-    return ends
 
 
 def lose(life: Life, how: Lose, code: str, *, anew: bool) -> str:
